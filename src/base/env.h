@@ -1,0 +1,91 @@
+#pragma once
+
+// The one seam to the outside world: clocks, files, processes. Nothing else in the program calls the operating system
+// for these, so that a test can put a fake in its place (a clock that it moves, a disk that fills).
+// Functions that fail throw Error (component "files") naming the path and the system's reason, unless said otherwise.
+// Thread-safe.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace trireme {
+
+// A read-only mapping of a whole file. Not counted as resident memory of the run.
+class MappedFile {
+ public:
+  virtual ~MappedFile() = default;
+  virtual std::span<const std::byte> bytes() const = 0;
+};
+
+// A file being read by position, for slices of large files.
+class RandomReader {
+ public:
+  virtual ~RandomReader() = default;
+  virtual std::int64_t size() const = 0;
+  virtual void read_at(std::int64_t offset, std::span<std::byte> out) const = 0;  // all of it, or throws
+};
+
+// A file being written from its start. Data is durable after sync() returned.
+class Writer {
+ public:
+  virtual ~Writer() = default;
+  virtual void write(std::span<const std::byte> data) = 0;
+  virtual void write_at(std::int64_t offset, std::span<const std::byte> data) = 0;
+  virtual void sync() = 0;
+  virtual void close() = 0;  // throws what a late error left; the destructor closes silently
+  void write_text(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+};
+
+// Bytes of this process, as the kernel counts them (/proc/self/smaps_rollup).
+struct ResidentMemory {
+  Bytes total;      // all resident pages
+  Bytes anonymous;  // anonymous plus shared-memory segments: what the ledger is compared with
+};
+
+class Env {
+ public:
+  virtual ~Env() = default;
+
+  virtual Seconds now() = 0;             // monotonic, arbitrary zero
+  virtual std::string wall_time() = 0;   // UTC, ISO 8601, to the second
+  virtual void sleep(Seconds duration) = 0;
+
+  virtual bool exists(const std::string& path) = 0;
+  virtual bool is_directory(const std::string& path) = 0;
+  virtual std::int64_t file_size(const std::string& path) = 0;
+  virtual std::string read_file(const std::string& path) = 0;
+  virtual std::unique_ptr<MappedFile> map_file(const std::string& path) = 0;
+  virtual std::unique_ptr<RandomReader> open_reader(const std::string& path) = 0;
+  virtual std::unique_ptr<Writer> create_file(const std::string& path) = 0;  // truncates
+  virtual std::unique_ptr<Writer> append_file(const std::string& path) = 0;
+  virtual void make_directories(const std::string& path) = 0;  // and its parents; existing is fine
+  virtual void rename(const std::string& from, const std::string& to) = 0;
+  virtual void remove_file(const std::string& path) = 0;
+  virtual void sync_directory(const std::string& path) = 0;
+  virtual std::vector<std::string> list_directory(const std::string& path) = 0;  // names, sorted
+
+  virtual ResidentMemory resident_memory() = 0;
+  virtual std::int64_t process_id() = 0;
+  virtual int core_count() = 0;
+
+  // Writes a whole file so that a reader sees the old content or the new, never a part: temporary, fsync, rename.
+  void write_file_atomically(const std::string& path, std::string_view content);
+};
+
+// The real one. Stateless: one object serves all threads.
+Env& posix_env();
+
+// path joined with a slash; the last component of a path; the part before it ("." if none).
+std::string join_path(std::string_view directory, std::string_view name);
+std::string base_name(std::string_view path);
+std::string directory_name(std::string_view path);
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+#pragma once
+
+// Messages to people, on standard error. Results go to standard output and never through here.
+// A Log is passed in, so that a test can collect the lines. Thread-safe.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace trireme {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+class Log {
+ public:
+  virtual ~Log() = default;
+  virtual void write(LogLevel level, std::string_view line) = 0;
+
+  template <class... Args>
+  void info(fmt::format_string<Args...> text, Args&&... args) {
+    write(LogLevel::kInfo, fmt::format(text, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  void warning(fmt::format_string<Args...> text, Args&&... args) {
+    write(LogLevel::kWarning, fmt::format(text, std::forward<Args>(args)...));
+  }
+  template <class... Args>
+  void error(fmt::format_string<Args...> text, Args&&... args) {
+    write(LogLevel::kError, fmt::format(text, std::forward<Args>(args)...));
+  }
+};
+
+// Standard error, plain lines; warnings and errors carry their level as the first word.
+std::unique_ptr<Log> make_stderr_log(LogLevel least = LogLevel::kInfo);
+
+// Keeps lines in memory: for tests.
+class MemoryLog : public Log {
+ public:
+  void write(LogLevel level, std::string_view line) override;
+  std::vector<std::pair<LogLevel, std::string>> lines() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,61 @@
+#pragma once
+
+// Which slice of which tensor a rank holds, and where it lies in the rank's flat buffers.
+//
+// Buffers are flat by shard unit: one for the embedding, for each decoder layer, for the head (final norm, output
+// projection), and one for the head's use of a tied embedding. In a flat buffer tensors follow each other, each start
+// on a multiple of kScalarBlock elements, the end padded to a multiple of dp * kScalarBlock, so that data-parallel
+// rank d owns elements [d n / dp, (d + 1) n / dp) and no scalar block (of the gradient norm) is ever cut.
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+#include "model/parameters.h"
+#include "plan/layout.h"
+
+namespace trireme::plan {
+
+// Elements whose squares the gradient norm sums in floating point before the integer accumulator takes over.
+inline constexpr std::int64_t kScalarBlock = 256;
+
+struct Interval {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t length() const { return end - begin; }
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+// The intervals of the split dimension that tensor-parallel rank tp_index of tp holds, ascending; one interval a block.
+// The whole dimension if the tensor is not split.
+std::vector<Interval> tensor_intervals(const model::Parameter& parameter, int tp, int tp_index);
+
+struct LocalTensor {
+  int parameter = 0;                 // index into the table
+  std::vector<Interval> intervals;   // of dimension `split.dimension`, or of dimension 0 (whole) if replicated
+  std::vector<std::int64_t> shape;   // local
+  std::int64_t offset = 0;           // elements, into the shard unit's flat buffer
+  int tensor_replicas = 1;           // tensor-parallel ranks that hold the same slice (tp where replicated)
+  std::int64_t elements() const;
+};
+
+struct ShardUnit {
+  int unit = 0;
+  bool tied_head = false;      // the head's use of the tied embedding
+  bool holds_weights = true;   // false: tied head on the stage that also holds the embedding (reads that one)
+  bool holds_moments = true;   // false: tied head (the embedding's owner updates)
+  std::vector<LocalTensor> tensors;
+  std::int64_t elements = 0;   // flat, padding included
+  std::int64_t payload = 0;    // without padding
+};
+
+// The shard units of a rank, in model order; a tied head's comes last.
+std::vector<ShardUnit> shard_units(const model::ParameterTable& table, const Layout& layout, int rank);
+
+// The part of a flat buffer that data-parallel index dp_index owns under ZeRO >= 1.
+Interval zero_shard(const ShardUnit& unit, int dp, int dp_index);
+
+// How the gradient of a local tensor stands along the tensor axis before reduction (from the declaration).
+model::AxisState tensor_gradient_state(const model::Parameter& parameter, const Layout& layout);
+
+}  // namespace trireme::plan

@@ -1,0 +1,31 @@
+#pragma once
+
+// The workspace: one slab a rank for what lives inside one unit's work: temporaries of the layers and scratch of the
+// kernels. Its size is the largest need over the unit passes; the layers carve it from its start and must use exactly
+// what is said here at the peak (a test compares the high-water mark of each pass).
+
+#include <cstdint>
+
+#include "base/units.h"
+#include "plan/memory.h"
+
+namespace trireme::plan {
+
+// Rows of logits that exist at once: at most this many, so that the block stays near kLogitBlockBytes.
+inline constexpr std::int64_t kLogitBlockBytes = 32 << 20;
+std::int64_t logit_rows(const model::Config& config, const Layout& layout, const Batch& batch,
+                        const RunInputs& inputs);
+// Query rows of one attention block.
+inline constexpr std::int64_t kAttentionBlock = 64;
+
+enum class UnitPass { kForward, kBackwardInput, kBackwardWeight };
+
+Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
+                      model::UnitKind unit, UnitPass pass);
+// Scratch of one piece of the gradient norm: kNormPiece elements -> one double a scalar block.
+inline constexpr std::int64_t kNormPiece = 1 << 20;
+// The largest of all passes of the units that a rank holds, and of the norm's scratch.
+Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
+                      int rank);
+
+}  // namespace trireme::plan
