@@ -12,7 +12,8 @@
 
 namespace trireme::detail {
 
-[[noreturn]] void check_failed(std::string_view expression, const std::string& operands, const std::string& message,
+[[noreturn]] void check_failed(std::string_view expression, const std::string& operands,
+                               const std::string& message,
                                std::source_location where = std::source_location::current());
 
 template <class A, class B>
@@ -29,20 +30,19 @@ inline std::string check_message() { return {}; }
 
 }  // namespace trireme::detail
 
-#define TRIREME_CHECK(condition, ...)                                                           \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]]                                                              \
-      ::trireme::detail::check_failed(#condition, "",                                           \
-                                      ::trireme::detail::check_message(__VA_ARGS__));           \
+#define TRIREME_CHECK(condition, ...)                                                                 \
+  do {                                                                                                \
+    if (!(condition)) [[unlikely]]                                                                    \
+      ::trireme::detail::check_failed(#condition, "", ::trireme::detail::check_message(__VA_ARGS__)); \
   } while (false)
 
-#define TRIREME_CHECK_OP_(a, op, b)                                                             \
-  do {                                                                                          \
-    const auto& check_a_ = (a);                                                                 \
-    const auto& check_b_ = (b);                                                                 \
-    if (!(check_a_ op check_b_)) [[unlikely]]                                                   \
-      ::trireme::detail::check_op_failed(#a " " #op " " #b, check_a_, check_b_,                 \
-                                         std::source_location::current());                      \
+#define TRIREME_CHECK_OP_(a, op, b)                                             \
+  do {                                                                          \
+    const auto& check_a_ = (a);                                                 \
+    const auto& check_b_ = (b);                                                 \
+    if (!(check_a_ op check_b_)) [[unlikely]]                                   \
+      ::trireme::detail::check_op_failed(#a " " #op " " #b, check_a_, check_b_, \
+                                         std::source_location::current());      \
   } while (false)
 
 #define TRIREME_CHECK_EQ(a, b) TRIREME_CHECK_OP_(a, ==, b)

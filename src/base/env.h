@@ -1,9 +1,9 @@
 #pragma once
 
-// The one seam to the outside world: clocks, files, processes. Nothing else in the program calls the operating system
-// for these, so that a test can put a fake in its place (a clock that it moves, a disk that fills).
-// Functions that fail throw Error (component "files") naming the path and the system's reason, unless said otherwise.
-// Thread-safe.
+// The one seam to the outside world: clocks, files, processes. Nothing else in the program calls the
+// operating system for these, so that a test can put a fake in its place (a clock that it moves, a disk that
+// fills). Functions that fail throw Error (component "files") naming the path and the system's reason, unless
+// said otherwise. Thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,8 +54,8 @@ class Env {
  public:
   virtual ~Env() = default;
 
-  virtual Seconds now() = 0;             // monotonic, arbitrary zero
-  virtual std::string wall_time() = 0;   // UTC, ISO 8601, to the second
+  virtual Seconds now() = 0;            // monotonic, arbitrary zero
+  virtual std::string wall_time() = 0;  // UTC, ISO 8601, to the second
   virtual void sleep(Seconds duration) = 0;
 
   virtual bool exists(const std::string& path) = 0;
@@ -76,8 +76,30 @@ class Env {
   virtual std::int64_t process_id() = 0;
   virtual int core_count() = 0;
 
-  // Writes a whole file so that a reader sees the old content or the new, never a part: temporary, fsync, rename.
+  // Writes a whole file so that a reader sees the old content or the new, never a part: temporary, fsync,
+  // rename.
   void write_file_atomically(const std::string& path, std::string_view content);
+};
+
+// A file that appears under its name whole or not at all: written beside it, synced, renamed by commit().
+// Without a commit the destructor removes what was written.
+class AtomicFile {
+ public:
+  AtomicFile(Env& env, std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  Writer& writer() { return *writer_; }
+  // Durable when it returns. Once only; after it the writer is closed.
+  void commit();
+
+ private:
+  Env& env_;
+  std::string path_;
+  std::string temporary_;
+  std::unique_ptr<Writer> writer_;
+  bool renamed_ = false;
 };
 
 // The real one. Stateless: one object serves all threads.

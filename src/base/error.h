@@ -1,8 +1,8 @@
 #pragma once
 
 // Three kinds of failure, three mechanisms:
-//   * an expected outcome is a value: Result<T> holds a T or a Failure (what was asked, the rule, the nearest legal);
-//   * what ends a step or a command is an exception: Error, caught in one place (cli main, the worker's loop);
+//   * an expected outcome is a value: Result<T> holds a T or a Failure (asked, rule, nearest legal);
+//   * what ends a step or a command is an exception: Error, caught in one place (cli main, the worker);
 //   * a broken invariant is a CHECK (check.h), which throws InternalError, on in release.
 // An error knows no rank: whoever catches it adds that.
 
@@ -23,16 +23,20 @@ struct Failure {
   std::string nearest;  // the nearest legal values, or what to do instead
   ExitCode code = ExitCode::kUsage;
 
-  // "layout.tp = 3: heads (8) must be divisible by tp; nearest legal: 2, 4".
+  // "layout.tp = 3: heads (8) must be divisible by tp; nearest legal: 2, 4". A `nearest` that is advice
+  // rather than values (its first item holds a blank and starts with no digit) follows the semicolon as it
+  // stands.
   std::string sentence() const;
 };
 
 // Ends a step or a command.
 class Error : public std::runtime_error {
  public:
-  // component: the folder that speaks ("data", "checkpoint"); operation: what it was doing; message: what went wrong;
-  // hint: what the user can do (may be empty).
-  Error(ExitCode code, std::string component, std::string operation, std::string message, std::string hint = "");
+  // component: the folder that speaks ("data", "checkpoint"); operation: what it was doing; message: what
+  // went wrong; hint: what the user can do (may be empty). what() is "component: operation: message"; whoever
+  // prints it adds the hint.
+  Error(ExitCode code, std::string component, std::string operation, std::string message,
+        std::string hint = "");
   explicit Error(const Failure& failure);
 
   ExitCode code() const { return code_; }
@@ -55,7 +59,7 @@ class InternalError : public std::logic_error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
   Result(Failure failure) : state_(std::move(failure)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return std::holds_alternative<T>(state_); }

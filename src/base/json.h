@@ -22,16 +22,16 @@ class Json {
   using Object = std::vector<Member>;
 
   Json() : value_(nullptr) {}
-  Json(std::nullptr_t) : value_(nullptr) {}                   // NOLINT
-  Json(bool value) : value_(value) {}                         // NOLINT
-  Json(int value) : value_(std::int64_t{value}) {}            // NOLINT
-  Json(std::int64_t value) : value_(value) {}                 // NOLINT
-  Json(double value) : value_(value) {}                       // NOLINT
-  Json(const char* value) : value_(std::string(value)) {}     // NOLINT
-  Json(std::string value) : value_(std::move(value)) {}       // NOLINT
+  Json(std::nullptr_t) : value_(nullptr) {}                     // NOLINT
+  Json(bool value) : value_(value) {}                           // NOLINT
+  Json(int value) : value_(std::int64_t{value}) {}              // NOLINT
+  Json(std::int64_t value) : value_(value) {}                   // NOLINT
+  Json(double value) : value_(value) {}                         // NOLINT
+  Json(const char* value) : value_(std::string(value)) {}       // NOLINT
+  Json(std::string value) : value_(std::move(value)) {}         // NOLINT
   Json(std::string_view value) : value_(std::string(value)) {}  // NOLINT
-  Json(Array value) : value_(std::move(value)) {}             // NOLINT
-  Json(Object value) : value_(std::move(value)) {}            // NOLINT
+  Json(Array value) : value_(std::move(value)) {}               // NOLINT
+  Json(Object value) : value_(std::move(value)) {}              // NOLINT
   static Json array() { return Json(Array{}); }
   static Json object(std::initializer_list<Member> members = {}) { return Json(Object(members)); }
 
@@ -42,7 +42,8 @@ class Json {
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
-  std::string_view type_name() const;  // "null", "true or false", "integer", "number", "text", "list", "object"
+  // "null", "true or false", "integer", "number", "text", "list" or "object".
+  std::string_view type_name() const;
 
   // The value; InternalError if it is of another type (check first, or use the readers of the file at hand).
   bool as_bool() const;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The memory ledger: bytes by class, now and at the peak, and the peak of the sum (the peaks of classes do not
-// coincide). plan/ fills one to predict, the arena fills one as it allocates; the two agree to the byte.
+// The memory ledger: bytes by class, now and at the peak, and the peak of the sum (the peaks of classes do
+// not coincide). plan/ fills one to predict, the arena fills one as it allocates; the two agree to the byte.
 
 #include <array>
 #include <string>

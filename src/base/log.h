@@ -40,6 +40,7 @@ std::unique_ptr<Log> make_stderr_log(LogLevel least = LogLevel::kInfo);
 // Keeps lines in memory: for tests.
 class MemoryLog : public Log {
  public:
+  MemoryLog();
   void write(LogLevel level, std::string_view line) override;
   std::vector<std::pair<LogLevel, std::string>> lines() const;
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// A number is a pure function of (seed, stream, element): no state, no order, no rank. A shard, a thread count or a
-// restart cannot change it.
+// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011). A number is a pure function of (seed, stream, element): no state, no order, no rank. A shard, a
+// thread count or a restart cannot change it.
 
 #include <array>
 #include <cstdint>
@@ -19,8 +19,8 @@ struct RandomKey {
   std::uint64_t stream = 0;
 };
 
-// A stream from words, e.g. stream_of("init", fnv of the tensor's name). Distinct inputs give distinct streams with
-// overwhelming probability (64-bit hash).
+// A stream from words, e.g. stream_of("init", fnv of the tensor's name). Distinct inputs give distinct
+// streams with overwhelming probability (64-bit hash).
 std::uint64_t stream_of(std::string_view purpose, std::string_view name);
 std::uint64_t stream_of(std::string_view purpose, std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0);
 
@@ -31,8 +31,8 @@ float random_uniform(RandomKey key, std::uint64_t element);
 // Normal(0, 1) of one element, by Box-Muller on its own pair of draws, in double.
 double random_normal(RandomKey key, std::uint64_t element);
 
-// A keyed permutation of [0, count): index -> a distinct index, without a table (a Feistel network over the next even
-// power of two, walked until it lands inside). count in [1, 2^62].
+// A keyed permutation of [0, count): index -> a distinct index, without a table (a Feistel network over the
+// next even power of two, walked until it lands inside). count in [1, 2^62].
 std::uint64_t permute_index(std::uint64_t index, std::uint64_t count, RandomKey key);
 
 }  // namespace trireme

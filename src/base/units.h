@@ -18,7 +18,9 @@ std::int64_t checked_add(std::int64_t a, std::int64_t b);
 std::int64_t checked_multiply(std::int64_t a, std::int64_t b);
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-inline std::int64_t round_up(std::int64_t a, std::int64_t multiple) { return divide_up(a, multiple) * multiple; }
+inline std::int64_t round_up(std::int64_t a, std::int64_t multiple) {
+  return divide_up(a, multiple) * multiple;
+}
 // a / b where b must divide a (InternalError otherwise).
 std::int64_t divide_exact(std::int64_t a, std::int64_t b);
 
@@ -53,8 +55,8 @@ Result<Seconds> parse_seconds(std::string_view text);
 
 // Value to text. Bytes: decimal with two digits ("112.00 GB"); exact: with separators ("1,024 bytes").
 std::string format_bytes(Bytes bytes);
-std::string format_exact(std::int64_t value);     // 8,030,261,248
-std::string format_seconds(Seconds seconds);      // "134.2 min", "6.57 h", "122.5 ms"
+std::string format_exact(std::int64_t value);       // 8,030,261,248
+std::string format_seconds(Seconds seconds);        // "134.2 min", "6.57 h", "122.5 ms"
 std::string format_flops_rate(double flops_per_s);  // "241.0 GFLOP/s"
 // printf's %a: the hex float that logs and tests compare.
 std::string format_hex(double value);

@@ -1,7 +1,8 @@
 #pragma once
 
-// A model as its Hugging Face config.json describes it. Every field that changes the mathematics is read; a field or
-// value that is not implemented and would change the result is refused by name (never defaulted silently).
+// A model as its Hugging Face config.json describes it. Every field that changes the mathematics is read; a
+// field or value that is not implemented and would change the result is refused by name (never defaulted
+// silently).
 
 #include <cstdint>
 #include <optional>
@@ -16,37 +17,38 @@ namespace trireme::model {
 
 enum class Family { kGpt2, kLlama };
 enum class NormKind { kLayerNorm, kRmsNorm };
-enum class Activation { kGeluTanh, kSilu, kRelu };  // "gelu_new" and "gelu_pytorch_tanh" are the same function
+// kGeluTanh: "gelu_new" and "gelu_pytorch_tanh" are the same function.
+enum class Activation { kGeluTanh, kSilu, kRelu };
 enum class PositionKind { kLearned, kRotary };
 enum class RopeScalingKind { kNone, kLinear, kLlama3 };
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
   double factor = 1.0;
-  double low_frequency_factor = 1.0;   // llama3
-  double high_frequency_factor = 4.0;  // llama3
+  double low_frequency_factor = 1.0;       // llama3
+  double high_frequency_factor = 4.0;      // llama3
   std::int64_t original_positions = 8192;  // llama3
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
 struct Config {
   Family family = Family::kLlama;
-  std::int64_t layers = 0;      // decoder layers
-  std::int64_t hidden = 0;      // residual width
-  std::int64_t heads = 0;       // query heads
-  std::int64_t kv_heads = 0;    // key and value heads; heads % kv_heads == 0
-  std::int64_t head_dim = 0;    // read if present; heads * head_dim need not equal hidden
-  std::int64_t ffn = 0;         // width inside the MLP
+  std::int64_t layers = 0;    // decoder layers
+  std::int64_t hidden = 0;    // residual width
+  std::int64_t heads = 0;     // query heads
+  std::int64_t kv_heads = 0;  // key and value heads; heads % kv_heads == 0
+  std::int64_t head_dim = 0;  // read if present; heads * head_dim need not equal hidden
+  std::int64_t ffn = 0;       // width inside the MLP
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
   NormKind norm = NormKind::kRmsNorm;
   double norm_epsilon = 1e-5;
   Activation activation = Activation::kSilu;
-  bool gated_mlp = true;             // down(act(gate(x)) * up(x)) or down(act(up(x)))
-  bool attention_input_bias = false;   // on query, key, value
+  bool gated_mlp = true;              // down(act(gate(x)) * up(x)) or down(act(up(x)))
+  bool attention_input_bias = false;  // on query, key, value
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool tied_embeddings = false;      // the head is the embedding's tensor
+  bool tied_embeddings = false;  // the head is the embedding's tensor
   PositionKind position = PositionKind::kRotary;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
@@ -62,21 +64,23 @@ struct Config {
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-// From the parsed file. `what` names the file in refusals. Fields that do not change training's mathematics
-// (use_cache, torch_dtype, architectures, ...) are passed over; any other unknown field is refused by name with the
-// nearest known one.
+// From the parsed file. `what` names the file in refusals. Absent fields take Hugging Face's defaults, except
+// sizes without which there is no model: those are refused. Fields that do not change training's mathematics
+// (use_cache, torch_dtype, architectures, ...) are passed over; any other unknown field is refused by name
+// with the nearest known one.
 Result<Config> parse_config(const Json& document, const std::string& what);
 // Reads path, or path/config.json if path is a directory.
 Result<Config> load_config(Env& env, const std::string& path);
 // As Hugging Face writes it; parse_config(to_hugging_face(c)) == c.
 Json to_hugging_face(const Config& config);
 
-// Inverse frequencies of rotary pairs, head_dim / 2 values in radians a position, scaled as rope_scaling says.
-// Pair i turns dimensions (i, i + head_dim / 2), as Hugging Face's llama does. Computed in double, then float32 as
-// transformers has it (inv_freq = 1 / theta^(2i / head_dim); llama3: transformers modeling_rope_utils).
+// Inverse frequencies of rotary pairs, head_dim / 2 values in radians a position, scaled as rope_scaling
+// says. Pair i turns dimensions (i, i + head_dim / 2), as Hugging Face's llama does. Computed in double, then
+// float32 as transformers has it (inv_freq = 1 / theta^(2i / head_dim); llama3: transformers
+// modeling_rope_utils).
 std::vector<double> rotary_inverse_frequencies(const Config& config);
 
-std::string family_name(Family family);          // "gpt2", "llama": config.json's model_type
+std::string family_name(Family family);  // "gpt2", "llama": config.json's model_type
 std::string activation_name(Activation activation);
 
 }  // namespace trireme::model

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/ledger.h"
@@ -21,18 +22,32 @@ struct RunInputs {
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
 };
 
-// Buffers that live through the whole run.
-struct StaticBytes {
-  Bytes weights;
-  Bytes gradients;
-  Bytes master_weights;
-  Bytes moments;
-  Bytes token_batch;     // inputs and targets of all micro-batches of a step, int32
-  Bytes logits_and_loss; // one block of logit rows and per-token losses (last stage)
-  Bytes workspace;       // workspace_bytes()
+// Buffers that live through the whole run, in the order in which the engine allocates them. Flat buffers are of one
+// shard unit each; sizes are as asked for, the ledger rounds.
+enum class StaticKind {
+  kWeights,        // of a shard unit, flat (ZeRO 3: this rank's shard)
+  kGradients,      // accumulator of a shard unit, flat (sharded where ZeRO >= 2 reduces each micro-batch)
+  kMasterWeights,  // of the part that this rank updates; none in fp32 and float64
+  kFirstMoment,
+  kSecondMoment,
+  kInputs,   // token ids, int32, of all micro-batches of a step (ranks that hold the embedding)
+  kTargets,  // the same of targets (ranks that hold the head)
+  kEvaluationInputs,   // of one micro-batch, where validation happens between steps
+  kEvaluationTargets,
+  kLogits,    // [logit_rows, local vocabulary] (head ranks)
+  kRowTerms,  // [3, logit_rows]
+  kLosses,    // [T]
+  kWorkspace,  // workspace_bytes()
 };
-StaticBytes static_bytes(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
-                         const RunInputs& inputs, int rank);
+std::string_view static_kind_name(StaticKind kind);
+struct StaticBuffer {
+  MemoryClass memory_class = MemoryClass::kWeights;
+  StaticKind kind = StaticKind::kWeights;
+  int shard_unit = -1;  // index into RankProgram::shard_units, or -1
+  Bytes bytes;
+};
+std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, const Layout& layout,
+                                         const Batch& batch, const RunInputs& inputs, int rank);
 
 // Bytes of one allocation instruction (kAllocate, kAllocateBoundary, kGather, kOpenGradient and their ends): the sum
 // of allocation_size() over its buffers, each buffer on its own.

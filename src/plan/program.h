@@ -39,6 +39,7 @@ enum class Op {
   kRecompute,
   kBackwardInput,
   kBackwardWeight,
+  kEvaluateLoss,  // head: losses alone (evaluation program)
   // Gradients of a shard unit. kOpenGradient allocates a full buffer for one micro-batch's gradient where the
   // accumulator is sharded or sums ranks each micro-batch; kReduce sums over the data axis (reduce-scatter to owners,
   // plus all-gather where every rank keeps the whole: ZeRO 0); kCloseGradient frees the buffer.

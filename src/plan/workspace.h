@@ -15,16 +15,16 @@ namespace trireme::plan {
 inline constexpr std::int64_t kLogitBlockBytes = 32 << 20;
 std::int64_t logit_rows(const model::Config& config, const Layout& layout, const Batch& batch,
                         const RunInputs& inputs);
-// Query rows of one attention block.
-inline constexpr std::int64_t kAttentionBlock = 64;
-
 enum class UnitPass { kForward, kBackwardInput, kBackwardWeight };
 
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
                       model::UnitKind unit, UnitPass pass);
-// Scratch of one piece of the gradient norm: kNormPiece elements -> one double a scalar block.
+// The gradient norm goes through the gradients in pieces of this many elements; scratch: one double a scalar block.
 inline constexpr std::int64_t kNormPiece = 1 << 20;
-// The largest of all passes of the units that a rank holds, and of the norm's scratch.
+Bytes norm_scratch_bytes();
+// Cosines and sines of every position: [sequence, head_dim], at the start of the slab; none without rotary positions.
+Bytes rotary_table_bytes(const model::Config& config, const Batch& batch, const RunInputs& inputs);
+// The whole slab of a rank: the rotary table, and the largest of all passes of its units and of the norm's scratch.
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
                       int rank);
 

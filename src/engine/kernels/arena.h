@@ -3,7 +3,8 @@
 // The arena: the one place where a rank's training memory comes from. Every buffer is booked in the ledger under a
 // class before it exists; a booking beyond what the plan predicted for its class, or beyond the limit, is refused.
 // Freed buffers are kept by size and given out again, so a step allocates nothing from the system once it is warm.
-// One rank, one thread.
+// What is kept counts: buffers in use and kept ones together never exceed the peak of the sum (of the prediction, where
+// there is one), so the ledger's figure bounds what the device holds. One rank, one thread.
 
 #include <cstddef>
 #include <map>
@@ -61,10 +62,15 @@ class Arena {
  private:
   friend class Buffer;
   void give_back(Buffer& buffer);
+  void check_booking(MemoryClass memory_class, std::string_view name, Bytes rounded) const;
+  std::byte* take(Bytes rounded);
+  void return_kept(Bytes at_least);
+  void poison(std::byte* data, Bytes rounded);
 
   Device& device_;
   ArenaOptions options_;
   Ledger ledger_;
+  Bytes held_;  // from the device: in use and kept
   std::map<std::int64_t, std::vector<std::byte*>> free_;  // by rounded size
 };
 

@@ -101,8 +101,8 @@ class Kernels {
   // out = residual + dropout(x + bias); bias may be empty; out may be x or residual.
   virtual void residual_add(TensorView out, ConstTensorView residual, ConstTensorView x, ConstTensorView bias,
                             const Dropout& dropout) = 0;
-  // d_x = mask * d_out / (1 - p), the backward of dropout; d_x may be d_out.
-  virtual void dropout_backward(TensorView d_x, ConstTensorView d_out, const Dropout& dropout) = 0;
+  // out = mask * x / (1 - p): dropout forward, and its backward; out may be x.
+  virtual void apply_dropout(TensorView out, ConstTensorView x, const Dropout& dropout) = 0;
 
   // out[t] = table[ids[t] - row_begin] where that row is in the table, else zero (another rank's row).
   virtual void embedding_forward(std::span<const std::int32_t> ids, ConstTensorView table, std::int64_t row_begin,

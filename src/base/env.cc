@@ -1,0 +1,73 @@
+#include "base/env.h"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace trireme {
+namespace {
+
+// Without slashes at the end, but "/" stays.
+std::string_view without_trailing_slashes(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path;
+}
+
+}  // namespace
+
+void Env::write_file_atomically(const std::string& path, std::string_view content) {
+  AtomicFile file(*this, path);
+  file.writer().write_text(content);
+  file.commit();
+}
+
+AtomicFile::AtomicFile(Env& env, std::string path)
+    : env_(env),
+      path_(std::move(path)),
+      temporary_(fmt::format("{}.partial.{}", path_, env_.process_id())),
+      writer_(env_.create_file(temporary_)) {}
+
+AtomicFile::~AtomicFile() {
+  if (renamed_) return;
+  try {
+    env_.remove_file(temporary_);
+  } catch (const std::exception&) {
+    // What brought us here is the failure to report; what is left has a name that no reader takes for the
+    // file.
+  }
+}
+
+void AtomicFile::commit() {
+  TRIREME_CHECK(!renamed_, "{} was committed before", path_);
+  writer_->sync();
+  writer_->close();
+  env_.rename(temporary_, path_);
+  renamed_ = true;
+  env_.sync_directory(directory_name(path_));
+}
+
+std::string join_path(std::string_view directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  if (directory.back() == '/') return fmt::format("{}{}", directory, name);
+  return fmt::format("{}/{}", directory, name);
+}
+
+std::string base_name(std::string_view path) {
+  path = without_trailing_slashes(path);
+  if (path == "/") return "/";
+  const std::size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+std::string directory_name(std::string_view path) {
+  path = without_trailing_slashes(path);
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  if (slash == 0) return "/";
+  return std::string(without_trailing_slashes(path.substr(0, slash)));
+}
+
+}  // namespace trireme

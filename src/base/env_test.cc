@@ -1,0 +1,222 @@
+#include "base/env.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+// A fresh directory of the real file system, removed afterwards.
+class PosixEnvTest : public testing::Test {
+ protected:
+  PosixEnvTest() {
+    std::string pattern = testing::TempDir() + "trireme_env_XXXXXX";
+    const char* made = ::mkdtemp(pattern.data());
+    if (made != nullptr) directory_ = made;
+  }
+  ~PosixEnvTest() override {
+    std::error_code ignored;
+    if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
+  }
+  std::string path(const std::string& name) const { return join_path(directory_, name); }
+  void write(const std::string& name, std::string_view content) {
+    const auto writer = env_.create_file(path(name));
+    writer->write_text(content);
+    writer->close();
+  }
+
+  Env& env_ = posix_env();
+  std::string directory_;
+};
+
+template <class Body>
+Error error_of(Body body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(ExitCode::kDone, "", "", "no error");
+}
+
+TEST_F(PosixEnvTest, WritesReadsAndListsFiles) {
+  write("b", "hello");
+  write("a", "");
+  EXPECT_EQ(env_.read_file(path("b")), "hello");
+  EXPECT_EQ(env_.read_file(path("a")), "");
+  EXPECT_EQ(env_.file_size(path("b")), 5);
+  EXPECT_TRUE(env_.exists(path("b")));
+  EXPECT_FALSE(env_.exists(path("c")));
+  EXPECT_TRUE(env_.is_directory(directory_));
+  EXPECT_FALSE(env_.is_directory(path("b")));
+  EXPECT_EQ(env_.list_directory(directory_), (std::vector<std::string>{"a", "b"}));
+  env_.remove_file(path("a"));
+  env_.rename(path("b"), path("c"));
+  EXPECT_EQ(env_.list_directory(directory_), (std::vector<std::string>{"c"}));
+}
+
+TEST_F(PosixEnvTest, ReadsFilesLargerThanAPiece) {
+  std::string content(300000, 'x');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 31);
+  write("large", content);
+  EXPECT_TRUE(env_.read_file(path("large")) == content);
+}
+
+TEST_F(PosixEnvTest, MapsFiles) {
+  write("f", "mapped");
+  write("empty", "");
+  const auto file = env_.map_file(path("f"));
+  ASSERT_EQ(file->bytes().size(), 6u);
+  EXPECT_EQ(std::memcmp(file->bytes().data(), "mapped", 6), 0);
+  EXPECT_TRUE(env_.map_file(path("empty"))->bytes().empty());
+}
+
+TEST_F(PosixEnvTest, ReadsByPosition) {
+  write("f", "0123456789");
+  const auto reader = env_.open_reader(path("f"));
+  EXPECT_EQ(reader->size(), 10);
+  std::vector<std::byte> out(3);
+  reader->read_at(4, out);
+  EXPECT_EQ(std::memcmp(out.data(), "456", 3), 0);
+  const Error error = error_of([&] { reader->read_at(8, out); });
+  EXPECT_EQ(error.code(), ExitCode::kStorage);
+  EXPECT_NE(std::string(error.what()).find("ends at byte 10, 1 more"), std::string::npos) << error.what();
+}
+
+TEST_F(PosixEnvTest, WritersAppendAndWriteAtAPosition) {
+  {
+    const auto writer = env_.create_file(path("f"));
+    writer->write_text("hello world");
+    writer->write_at(0, std::as_bytes(std::span("J", 1)));
+    writer->write_text("!");
+    writer->sync();
+    writer->close();
+    writer->close();  // closing twice is fine
+  }
+  {
+    const auto writer = env_.append_file(path("f"));
+    writer->write_text("?");
+  }
+  EXPECT_EQ(env_.read_file(path("f")), "Jello world!?");
+}
+
+TEST_F(PosixEnvTest, MakesDirectoriesWithTheirParents) {
+  env_.make_directories(path("a/b/c"));
+  EXPECT_TRUE(env_.is_directory(path("a/b/c")));
+  env_.make_directories(path("a/b/c/"));
+  env_.make_directories("/");
+  env_.sync_directory(path("a/b"));
+  write("file", "");
+  EXPECT_THROW(env_.make_directories(path("file/x")), Error);
+  EXPECT_THROW(env_.make_directories(path("file")), Error);
+}
+
+TEST_F(PosixEnvTest, ErrorsNamePathAndReason) {
+  const Error error = error_of([&] { env_.read_file(path("absent")); });
+  EXPECT_EQ(error.code(), ExitCode::kUsage);
+  EXPECT_EQ(error.component(), "files");
+  EXPECT_EQ(std::string(error.what()), "files: open " + path("absent") + ": No such file or directory");
+  EXPECT_EQ(error.hint(), "check the path");
+}
+
+TEST_F(PosixEnvTest, EachOperationFailsWithAnError) {
+  const std::string absent = path("absent/file");
+  EXPECT_THROW(env_.file_size(absent), Error);
+  EXPECT_THROW(env_.map_file(absent), Error);
+  EXPECT_THROW(env_.open_reader(absent), Error);
+  EXPECT_THROW(env_.create_file(absent), Error);
+  EXPECT_THROW(env_.append_file(absent), Error);
+  EXPECT_THROW(env_.rename(absent, path("x")), Error);
+  EXPECT_THROW(env_.remove_file(absent), Error);
+  EXPECT_THROW(env_.sync_directory(absent), Error);
+  EXPECT_THROW(env_.list_directory(absent), Error);
+  EXPECT_THROW(env_.read_file(directory_), Error);
+  EXPECT_THROW(env_.map_file(directory_), Error);
+  EXPECT_THROW(env_.open_reader(directory_), Error);
+  EXPECT_THROW(env_.create_file(directory_), Error);
+}
+
+TEST_F(PosixEnvTest, AFullDeviceIsAStorageFailure) {
+  if (!env_.exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const auto writer = env_.create_file("/dev/full");
+  const Error error = error_of([&] { writer->write_text("x"); });
+  EXPECT_EQ(error.code(), ExitCode::kStorage);
+  EXPECT_NE(std::string(error.what()).find("No space left on device"), std::string::npos) << error.what();
+  EXPECT_NE(error.hint().find("free space"), std::string::npos);
+}
+
+TEST_F(PosixEnvTest, AtomicWriteReplacesAndLeavesNothingBehind) {
+  env_.write_file_atomically(path("f"), "old");
+  env_.write_file_atomically(path("f"), "new");
+  EXPECT_EQ(env_.read_file(path("f")), "new");
+  EXPECT_EQ(env_.list_directory(directory_).size(), 1u);
+}
+
+TEST_F(PosixEnvTest, AnAtomicFileAppearsWithItsCommit) {
+  {
+    AtomicFile file(env_, path("f"));
+    file.writer().write_text("never");
+  }
+  EXPECT_TRUE(env_.list_directory(directory_).empty());
+  AtomicFile file(env_, path("f"));
+  file.writer().write_text("now");
+  EXPECT_FALSE(env_.exists(path("f")));
+  file.commit();
+  EXPECT_EQ(env_.read_file(path("f")), "now");
+  EXPECT_EQ(env_.list_directory(directory_).size(), 1u);
+  EXPECT_THROW(file.commit(), InternalError);
+}
+
+TEST_F(PosixEnvTest, TheClockMoves) {
+  const Seconds before = env_.now();
+  env_.sleep({0.002});
+  EXPECT_GE(env_.now().count - before.count, 0.002);
+  env_.sleep({-1});
+  const std::string time = env_.wall_time();
+  ASSERT_EQ(time.size(), 20u) << time;
+  EXPECT_EQ(time[10], 'T');
+  EXPECT_EQ(time.back(), 'Z');
+}
+
+TEST_F(PosixEnvTest, ResidentMemoryGrowsWithWhatIsTouched) {
+  const ResidentMemory before = env_.resident_memory();
+  constexpr std::size_t kSize = 64 << 20;
+  std::vector<char> touched(kSize, 1);
+  const ResidentMemory after = env_.resident_memory();
+  EXPECT_GT(after.total.count, 0);
+  EXPECT_LE(after.anonymous, after.total);
+  EXPECT_GE((after.anonymous - before.anonymous).count, static_cast<std::int64_t>(kSize / 2));
+  EXPECT_EQ(touched[kSize - 1], 1);
+}
+
+TEST_F(PosixEnvTest, ProcessFigures) {
+  EXPECT_GT(env_.process_id(), 0);
+  EXPECT_GE(env_.core_count(), 1);
+}
+
+TEST(Paths, JoinAndSplit) {
+  EXPECT_EQ(join_path("a", "b"), "a/b");
+  EXPECT_EQ(join_path("a/", "b"), "a/b");
+  EXPECT_EQ(join_path("", "b"), "b");
+  EXPECT_EQ(join_path("/", "b"), "/b");
+  EXPECT_EQ(base_name("a/b/c"), "c");
+  EXPECT_EQ(base_name("a/b/"), "b");
+  EXPECT_EQ(base_name("c"), "c");
+  EXPECT_EQ(base_name("/"), "/");
+  EXPECT_EQ(directory_name("a/b/c"), "a/b");
+  EXPECT_EQ(directory_name("a/b/"), "a");
+  EXPECT_EQ(directory_name("a//b"), "a");
+  EXPECT_EQ(directory_name("c"), ".");
+  EXPECT_EQ(directory_name("/c"), "/");
+  EXPECT_EQ(directory_name("/"), "/");
+}
+
+}  // namespace
+}  // namespace trireme

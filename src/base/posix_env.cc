@@ -1,0 +1,341 @@
+// The only file of the program that makes system calls for clocks, files and the process's own figures.
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/env.h"
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr mode_t kFileMode = 0644;
+constexpr mode_t kDirectoryMode = 0755;
+
+const char* hint_for(int reason) {
+  if (reason == ENOSPC || reason == EDQUOT) return "free space, or choose a directory on another file system";
+  if (reason == ENOENT) return "check the path";
+  if (reason == EACCES || reason == EPERM) return "check the permissions";
+  return "";
+}
+
+// A path that the user got wrong cannot work the next time either; a failing disk may.
+ExitCode code_for(int reason) {
+  switch (reason) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EACCES:
+    case EPERM:
+    case ENAMETOOLONG:
+      return ExitCode::kUsage;
+    default:
+      return ExitCode::kStorage;
+  }
+}
+
+[[noreturn]] void fail(std::string_view operation, const std::string& path, int reason) {
+  throw Error(code_for(reason), "files", fmt::format("{} {}", operation, path),
+              std::generic_category().message(reason), hint_for(reason));
+}
+
+[[noreturn]] void fail(std::string_view operation, const std::string& path) { fail(operation, path, errno); }
+
+template <class Call>
+auto retry_interrupted(Call call) {
+  decltype(call()) result;
+  do {
+    result = call();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+// An open file. Moved, never copied.
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags, std::string_view operation)
+      : path_(path),
+        number_(retry_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kFileMode); })) {
+    if (number_ < 0) fail(operation, path_);
+  }
+  Descriptor(Descriptor&& other) noexcept : path_(std::move(other.path_)), number_(other.release()) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+
+  int number() const { return number_; }
+  const std::string& path() const { return path_; }
+  int release() { return std::exchange(number_, -1); }
+
+  std::int64_t size() const {
+    struct stat status {};
+    if (::fstat(number_, &status) != 0) fail("read the size of", path_);
+    return status.st_size;
+  }
+
+ private:
+  std::string path_;
+  int number_;
+};
+
+Descriptor open_to_read(const std::string& path) {
+  Descriptor file(path, O_RDONLY, "open");
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0) fail("open", path);
+  if (S_ISDIR(status.st_mode)) fail("open", path, EISDIR);
+  return file;
+}
+
+class PosixMappedFile : public MappedFile {
+ public:
+  explicit PosixMappedFile(const std::string& path) {
+    const Descriptor file = open_to_read(path);
+    size_ = static_cast<std::size_t>(file.size());
+    if (size_ == 0) return;  // a mapping of nothing is an error to the system
+    address_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
+    if (address_ == MAP_FAILED) fail("map", path);
+  }
+  PosixMappedFile(const PosixMappedFile&) = delete;
+  PosixMappedFile& operator=(const PosixMappedFile&) = delete;
+  ~PosixMappedFile() override {
+    if (size_ > 0) ::munmap(address_, size_);
+  }
+  std::span<const std::byte> bytes() const override {
+    return {static_cast<const std::byte*>(address_), size_};
+  }
+
+ private:
+  void* address_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+class PosixReader : public RandomReader {
+ public:
+  explicit PosixReader(const std::string& path) : file_(open_to_read(path)), size_(file_.size()) {}
+  std::int64_t size() const override { return size_; }
+
+  void read_at(std::int64_t offset, std::span<std::byte> out) const override {
+    while (!out.empty()) {
+      const ssize_t got = retry_interrupted(
+          [&] { return ::pread(file_.number(), out.data(), out.size(), static_cast<off_t>(offset)); });
+      if (got < 0) fail("read", file_.path());
+      if (got == 0) {
+        throw Error(ExitCode::kStorage, "files", fmt::format("read {}", file_.path()),
+                    fmt::format("the file ends at byte {}, {} more were asked for", offset, out.size()));
+      }
+      out = out.subspan(static_cast<std::size_t>(got));
+      offset += got;
+    }
+  }
+
+ private:
+  Descriptor file_;
+  std::int64_t size_;
+};
+
+class PosixWriter : public Writer {
+ public:
+  PosixWriter(const std::string& path, int flags, std::string_view operation)
+      : file_(path, O_WRONLY | O_CREAT | flags, operation) {}
+
+  void write(std::span<const std::byte> data) override {
+    while (!data.empty()) {
+      const ssize_t put =
+          retry_interrupted([&] { return ::write(file_.number(), data.data(), data.size()); });
+      if (put < 0) fail("write", file_.path());
+      data = data.subspan(static_cast<std::size_t>(put));
+    }
+  }
+  void write_at(std::int64_t offset, std::span<const std::byte> data) override {
+    while (!data.empty()) {
+      const ssize_t put = retry_interrupted(
+          [&] { return ::pwrite(file_.number(), data.data(), data.size(), static_cast<off_t>(offset)); });
+      if (put < 0) fail("write", file_.path());
+      data = data.subspan(static_cast<std::size_t>(put));
+      offset += put;
+    }
+  }
+  void sync() override {
+    if (retry_interrupted([&] { return ::fsync(file_.number()); }) != 0) fail("sync", file_.path());
+  }
+  void close() override {
+    const int number = file_.release();
+    if (number < 0) return;
+    // After EINTR the descriptor is gone on Linux, so close() is never retried.
+    if (::close(number) != 0 && errno != EINTR) fail("close", file_.path());
+  }
+
+ private:
+  Descriptor file_;
+};
+
+// The value of a "Name:   123 kB" line, in bytes; 0 if there is none.
+std::int64_t kilobytes_of(std::string_view text, std::string_view name) {
+  const std::size_t at = text.find(fmt::format("\n{}:", name));
+  if (at == std::string_view::npos) return 0;
+  std::string_view rest = text.substr(at + name.size() + 2);
+  rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
+  std::int64_t kilobytes = 0;
+  std::from_chars(rest.data(), rest.data() + rest.size(), kilobytes);
+  return kilobytes * 1024;
+}
+
+class PosixEnv : public Env {
+ public:
+  Seconds now() override {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return {static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)};
+  }
+
+  std::string wall_time() override {
+    timespec time{};
+    ::clock_gettime(CLOCK_REALTIME, &time);
+    std::tm utc{};
+    ::gmtime_r(&time.tv_sec, &utc);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                       utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+  }
+
+  void sleep(Seconds duration) override {
+    if (!(duration.count > 0)) return;
+    timespec left{};
+    left.tv_sec = static_cast<time_t>(duration.count);
+    left.tv_nsec = static_cast<decltype(left.tv_nsec)>((duration.count - std::floor(duration.count)) * 1e9);
+    while (::nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+  }
+
+  bool exists(const std::string& path) override {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0;
+  }
+  bool is_directory(const std::string& path) override {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  }
+  std::int64_t file_size(const std::string& path) override {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) fail("read the size of", path);
+    return status.st_size;
+  }
+
+  // Reads to the end rather than to a size: files under /proc have none.
+  std::string read_file(const std::string& path) override {
+    const Descriptor file = open_to_read(path);
+    std::string content;
+    constexpr std::size_t kPiece = std::size_t{1} << 16;
+    std::size_t piece = std::max(kPiece, static_cast<std::size_t>(file.size()) + 1);
+    for (;;) {
+      const std::size_t before = content.size();
+      content.resize(before + piece);
+      const ssize_t got =
+          retry_interrupted([&] { return ::read(file.number(), content.data() + before, piece); });
+      if (got < 0) fail("read", path);
+      content.resize(before + static_cast<std::size_t>(got));
+      if (got == 0) return content;
+      piece = kPiece;
+    }
+  }
+
+  std::unique_ptr<MappedFile> map_file(const std::string& path) override {
+    return std::make_unique<PosixMappedFile>(path);
+  }
+  std::unique_ptr<RandomReader> open_reader(const std::string& path) override {
+    return std::make_unique<PosixReader>(path);
+  }
+  std::unique_ptr<Writer> create_file(const std::string& path) override {
+    return std::make_unique<PosixWriter>(path, O_TRUNC, "create");
+  }
+  std::unique_ptr<Writer> append_file(const std::string& path) override {
+    return std::make_unique<PosixWriter>(path, O_APPEND, "append to");
+  }
+
+  void make_directories(const std::string& path) override {
+    for (std::size_t end = 0; end != std::string::npos;) {
+      end = path.find('/', end + 1);
+      const std::string prefix = path.substr(0, end);
+      if (prefix.empty() || ::mkdir(prefix.c_str(), kDirectoryMode) == 0) continue;
+      const int reason = errno;
+      if (is_directory(prefix)) continue;
+      fail("create the directory", prefix, reason == EEXIST ? ENOTDIR : reason);
+    }
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail(fmt::format("rename {} to", from), to);
+  }
+  void remove_file(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) fail("remove", path);
+  }
+  void sync_directory(const std::string& path) override {
+    const Descriptor directory(path, O_RDONLY | O_DIRECTORY, "sync");
+    if (retry_interrupted([&] { return ::fsync(directory.number()); }) != 0) fail("sync", path);
+  }
+
+  std::vector<std::string> list_directory(const std::string& path) override {
+    DIR* directory = ::opendir(path.c_str());
+    if (directory == nullptr) fail("list", path);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(directory)) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+      errno = 0;
+    }
+    const int reason = errno;
+    ::closedir(directory);
+    if (reason != 0) fail("list", path, reason);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  ResidentMemory resident_memory() override {
+    constexpr const char* kRollup = "/proc/self/smaps_rollup";
+    if (exists(kRollup)) {
+      const std::string text = read_file(kRollup);
+      return {{kilobytes_of(text, "Rss")},
+              {kilobytes_of(text, "Anonymous") + kilobytes_of(text, "Pss_Shmem")}};
+    }
+    const std::string text = read_file("/proc/self/status");  // kernels without the roll-up
+    return {{kilobytes_of(text, "VmRSS")}, {kilobytes_of(text, "RssAnon") + kilobytes_of(text, "RssShmem")}};
+  }
+
+  std::int64_t process_id() override { return ::getpid(); }
+
+  int core_count() override {  // those that this process may run on, not those of the machine
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (::sched_getaffinity(0, sizeof cores, &cores) == 0) return std::max(1, CPU_COUNT(&cores));
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+};
+
+}  // namespace
+
+Env& posix_env() {
+  static PosixEnv env;
+  return env;
+}
+
+}  // namespace trireme

@@ -1,0 +1,137 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/json.h"
+
+namespace trireme::cli {
+namespace {
+
+class CliCommand : public Command {
+ public:
+  explicit CliCommand(CLI::App& app) : app_(app) {}
+
+  void positional(const std::string& name, std::string& value, const std::string& help, bool required) override {
+    CLI::Option* option = app_.add_option(name, value, help);
+    if (required) option->required();
+  }
+  void option(const std::string& name, std::string& value, const std::string& help) override {
+    app_.add_option("--" + name, value, help);
+  }
+  void option(const std::string& name, std::int64_t& value, const std::string& help) override {
+    app_.add_option("--" + name, value, help)->capture_default_str();
+  }
+  void option(const std::string& name, double& value, const std::string& help) override {
+    app_.add_option("--" + name, value, help)->capture_default_str();
+  }
+  void flag(const std::string& name, bool& value, const std::string& help) override {
+    app_.add_flag("--" + name, value, help);
+  }
+  void settings(std::vector<std::pair<std::string, std::string>>& values) override {
+    app_.allow_extras();
+    settings_ = &values;
+  }
+  void examples(const std::string& text) override { app_.footer("Examples:\n" + text); }
+  void run(std::function<ExitCode()> action) override { action_ = std::move(action); }
+  Command& command(const std::string& name, const std::string& help) override {
+    CLI::App* child = app_.add_subcommand(name, help);
+    children_.push_back(std::make_unique<CliCommand>(*child));
+    return *children_.back();
+  }
+
+  // The innermost command that was asked for.
+  CliCommand& chosen() {
+    for (const auto& child : children_) {
+      if (child->app_.parsed()) return child->chosen();
+    }
+    return *this;
+  }
+
+  ExitCode act() {
+    if (settings_ != nullptr) collect_settings();
+    if (!action_) {
+      fmt::print(stdout, "{}", app_.help());
+      return ExitCode::kUsage;
+    }
+    return action_();
+  }
+
+  std::vector<std::string> known_options() const {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app_.get_options()) names.push_back(option->get_name());
+    for (const CLI::App* child : app_.get_subcommands({})) names.push_back(child->get_name());
+    return names;
+  }
+
+ private:
+  void collect_settings() {
+    const std::vector<std::string> rest = app_.remaining();
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      const std::string& word = rest[i];
+      const std::size_t equals = word.find('=');
+      if (word.rfind("--", 0) != 0 || word.find('.') == std::string::npos) {
+        throw Error(Failure{.option = word, .value = "", .rule = "unknown argument",
+                            .nearest = nearest_word(word, known_options())});
+      }
+      if (equals != std::string::npos) {
+        settings_->emplace_back(word.substr(2, equals - 2), word.substr(equals + 1));
+      } else if (i + 1 < rest.size()) {
+        settings_->emplace_back(word.substr(2), rest[++i]);
+      } else {
+        throw Error(Failure{.option = word, .value = "", .rule = "needs a value", .nearest = ""});
+      }
+    }
+  }
+
+  CLI::App& app_;
+  std::vector<std::unique_ptr<CliCommand>> children_;
+  std::vector<std::pair<std::string, std::string>>* settings_ = nullptr;
+  std::function<ExitCode()> action_;
+};
+
+// What the parser refused, with the nearest known word where it was an unknown one.
+int usage_error(const CLI::ParseError& error, CliCommand& command, int argc, char** argv) {
+  fmt::print(stderr, "error: {}\n", error.what());
+  const std::vector<std::string> known = command.known_options();
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (std::string(error.what()).find(word) == std::string::npos) continue;
+    const std::string nearest = nearest_word(word, known);
+    if (!nearest.empty() && nearest != word) fmt::print(stderr, "did you mean {}?\n", nearest);
+    break;
+  }
+  fmt::print(stderr, "`trireme {}--help` shows what there is\n", "");
+  return static_cast<int>(ExitCode::kUsage);
+}
+
+}  // namespace
+
+ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>& declare) {
+  CLI::App app("Trireme plans, trains and keeps alive one large transformer over many accelerators.", "trireme");
+  app.require_subcommand(0, 1);
+  CliCommand root(app);
+  declare(root);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return static_cast<ExitCode>(app.exit(error));  // --help
+    return static_cast<ExitCode>(usage_error(error, root.chosen(), argc, argv));
+  }
+  try {
+    return root.chosen().act();
+  } catch (const Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
+    return error.code();
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: out of memory on the host\n");
+    return ExitCode::kDoesNotFit;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "internal error: {}\n", error.what());
+    return ExitCode::kInternal;
+  }
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,18 @@
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace trireme;
+  const ExitCode code = cli::run_program(argc, argv, [](cli::Command& root) {
+    Env& env = posix_env();
+    cli::declare_train(root, env);
+    cli::declare_model(root, env);
+    cli::declare_data(root, env);
+    cli::declare_sample(root, env);
+    root.examples(
+        "  trireme model examples/models/gpt2            the parameter table and the exact count\n"
+        "  trireme data tokenize book.txt --out data      a text as token files\n"
+        "  trireme train examples/runs/demo.toml          a run\n"
+        "  trireme sample runs/demo/model --prompt 'The'  text from what was trained");
+  });
+  return static_cast<int>(code);
+}

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "model/parameters.h"
+
+namespace trireme::cli {
+namespace {
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::string split_text(const model::Parameter& parameter) {
+  if (!parameter.split.split()) return "replicated";
+  std::string pieces;
+  for (const model::SplitBlock& block : parameter.split.blocks) {
+    const bool heads = block.kind == model::PieceKind::kHeads || block.kind == model::PieceKind::kKvHeads;
+    pieces += fmt::format("{}{} {}", pieces.empty() ? "" : " + ", block.count,
+                          heads ? "heads" : block.kind == model::PieceKind::kVocabulary ? "rows" : "features");
+  }
+  return fmt::format("dim {}: {}", parameter.split.dimension, pieces);
+}
+
+Json to_json(const model::ParameterTable& table) {
+  Json tensors = Json::array();
+  for (const model::Parameter& parameter : table.parameters) {
+    Json shape = Json::array();
+    for (std::int64_t extent : parameter.shape) shape.push_back(extent);
+    tensors.push_back(Json::object({{"name", parameter.name},
+                                    {"shape", shape},
+                                    {"unit", model::unit_name(table.config, parameter.unit)},
+                                    {"elements", parameter.elements()},
+                                    {"split_dimension", parameter.split.dimension},
+                                    {"weight_decay", parameter.decay},
+                                    {"tied_to_head", parameter.also_used_by_head}}));
+  }
+  return Json::object({{"model_type", model::family_name(table.config.family)},
+                       {"parameters", table.total()},
+                       {"layers", table.config.layers},
+                       {"tensors", tensors}});
+}
+
+void print_table(const model::ParameterTable& table, bool all) {
+  const model::Config& c = table.config;
+  fmt::print("{}: {} layers, hidden {}, {} heads ({} key/value) of {}, ffn {}, vocabulary {}{}\n",
+             model::family_name(c.family), c.layers, c.hidden, c.heads, c.kv_heads, c.head_dim, c.ffn, c.vocabulary,
+             c.tied_embeddings ? ", tied embeddings" : "");
+  fmt::print("\n{:<58} {:>18} {:>16}  {:<28} {}\n", "tensor", "shape", "elements", "tensor-parallel cut", "decay");
+  const int units = model::unit_count(c);
+  for (const model::Parameter& parameter : table.parameters) {
+    const bool repeated = parameter.unit >= 2 && parameter.unit < units - 1;
+    if (repeated && !all) continue;
+    fmt::print("{:<58} {:>18} {:>16}  {:<28} {}{}\n", parameter.name, shape_text(parameter.shape),
+               format_exact(parameter.elements()), split_text(parameter), parameter.decay ? "yes" : "no",
+               parameter.also_used_by_head ? "  (also the head)" : "");
+  }
+  if (!all && units > 3) {
+    fmt::print("... layers 1 to {} have the tensors of layer 0 (--all lists them)\n", c.layers - 1);
+  }
+  fmt::print("\nparameters: {}\n", format_exact(table.total()));
+}
+
+}  // namespace
+
+void declare_model(Command& root, Env& env) {
+  struct Options {
+    std::string path;
+    bool json = false;
+    bool all = false;
+  };
+  auto options = std::make_shared<Options>();
+  Command& command = root.command("model", "Print a model's parameter table and its exact count");
+  command.positional("config", options->path, "config.json, or a directory that holds one", true);
+  command.flag("json", options->json, "one JSON object on standard output");
+  command.flag("all", options->all, "every layer's tensors");
+  command.examples("  trireme model examples/models/llama-3-8b\n  trireme model config.json --json");
+  command.run([options, &env] {
+    const model::ParameterTable table =
+        model::make_parameter_table(model::load_config(env, options->path).or_throw());
+    if (options->json) {
+      fmt::print("{}\n", to_json(table).dump(2));
+    } else {
+      print_table(table, options->all);
+    }
+    return ExitCode::kDone;
+  });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,257 @@
+#include "engine/parallel/executor.h"
+
+#include <cmath>
+
+#include "engine/nn/decoder.h"
+#include "engine/nn/embedding.h"
+#include "engine/nn/head.h"
+#include "plan/workspace.h"
+
+namespace trireme::parallel {
+namespace {
+
+using model::Saved;
+using model::UnitKind;
+using plan::Instruction;
+using plan::Op;
+
+// A device vector on the host, in double.
+std::vector<double> to_host(kernels::Device& device, kernels::ConstTensorView view) {
+  TRIREME_CHECK(view.contiguous());
+  const auto count = static_cast<std::size_t>(view.elements());
+  const Bytes bytes{view.elements() * dtype_size(view.dtype)};
+  if (view.dtype == DType::kF64) {
+    std::vector<double> wide(count);
+    device.copy_to_host(wide.data(), view.data, bytes);
+    return wide;
+  }
+  TRIREME_CHECK(view.dtype == DType::kF32);
+  std::vector<float> narrow(count);
+  device.copy_to_host(narrow.data(), view.data, bytes);
+  return {narrow.begin(), narrow.end()};
+}
+
+}  // namespace
+
+Executor::Executor(nn::RankContext& context, const RunPlan& run)
+    : context_(context), run_(run), state_(context, run), activations_(context, run), gradients_(state_) {
+  samples_.resize(static_cast<std::size_t>(plan::micro_batches(run.layout, run.batch)));
+}
+
+void Executor::load_micro_batch(int micro_batch, std::span<const std::int32_t> inputs,
+                                std::span<const std::int32_t> targets, std::span<const std::uint64_t> samples) {
+  TRIREME_CHECK_EQ(static_cast<std::int64_t>(samples.size()), run_.batch.micro_batch);
+  state_.load_tokens(micro_batch, false, inputs, targets);
+  samples_[static_cast<std::size_t>(micro_batch)].assign(samples.begin(), samples.end());
+}
+
+StepResult Executor::step(const StepInputs& inputs) {
+  inputs_ = inputs;
+  evaluation_ = false;
+  loss_sum_ = {};
+  result_ = {};
+  gradients_.begin_step();
+  run_program(run_.step);
+  return result_;
+}
+
+ExactSum Executor::evaluate(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets) {
+  TRIREME_CHECK(run_.inputs.evaluation_micro_batches > 0);
+  evaluation_ = true;
+  loss_sum_ = {};
+  state_.load_tokens(0, true, inputs, targets);
+  run_program(run_.evaluation);
+  return loss_sum_;
+}
+
+void Executor::logits(std::span<const std::int32_t> inputs, const TakeLogits& take) {
+  take_logits_ = &take;
+  evaluate(inputs, inputs);  // the targets are not read
+  take_logits_ = nullptr;
+}
+
+void Executor::run_program(const plan::RankProgram& program) {
+  for (const Instruction& instruction : program.instructions) {
+    execute(instruction);
+    if (observer) observer(instruction);
+  }
+  context_.device.synchronize();
+  TRIREME_CHECK(activations_.empty(), "activations left after the program");
+}
+
+void Executor::execute(const Instruction& instruction) {
+  switch (instruction.op) {
+    case Op::kAllocate:
+      return activations_.allocate(instruction.unit, instruction.micro_batch, instruction.group);
+    case Op::kFree:
+      return activations_.free(instruction.unit, instruction.micro_batch, instruction.group);
+    case Op::kForward:
+    case Op::kRecompute:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
+    case Op::kEvaluateLoss:
+      return execute_unit(instruction);
+    case Op::kSumTied:
+      return sum_tied();
+    case Op::kGradientNorm:
+      return gradient_norm();
+    case Op::kUpdate:
+      return update(instruction);
+    default:
+      TRIREME_CHECK(false, "{} needs more than one rank, which this engine refuses at start",
+                    plan::describe(instruction));
+  }
+}
+
+nn::UnitContext Executor::unit_context(const Instruction& instruction) {
+  return {.rank = context_,
+          .config = run_.table.config,
+          .widths = plan::local_widths(run_.table.config, run_.layout, run_.batch),
+          .unit = instruction.unit,
+          .dtype = state_.dtype(),
+          .sequences = run_.batch.micro_batch,
+          .sequence = run_.batch.sequence,
+          .samples = evaluation_ ? std::span<const std::uint64_t>{}
+                           : samples_[static_cast<std::size_t>(instruction.micro_batch)],
+          .training = !evaluation_,
+          .workspace = state_.workspace(),
+          .inputs = state_.inputs(instruction.micro_batch, evaluation_),
+          .targets = state_.targets(instruction.micro_batch, evaluation_),
+          .rotary = state_.rotary(),
+          .head_begin = 0,
+          .vocabulary_begin = 0};
+}
+
+void Executor::execute_unit(const Instruction& instruction) {
+  const nn::UnitContext unit = unit_context(instruction);
+  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
+  GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
+  switch (instruction.op) {
+    case Op::kForward:
+      forward(instruction, unit);
+      break;
+    case Op::kRecompute:
+      recompute(instruction, unit);
+      break;
+    case Op::kBackwardInput:
+      backward_input(instruction, unit);
+      break;
+    case Op::kBackwardWeight:
+      if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kEmbedding) {
+        nn::embedding_backward_weight(unit, saved, sink);
+      } else {
+        nn::decoder_backward_weight(unit, state_.weights_of(instruction.unit), saved, sink);
+      }
+      break;
+    default:  // Op::kEvaluateLoss
+      if (take_logits_ != nullptr) {
+        nn::head_logits(unit, state_.weights_of(instruction.unit), saved, state_.loss_buffers().logits,
+                        [&](std::int64_t row, kernels::ConstTensorView block) {
+                          (*take_logits_)(row, block.columns, to_host(context_.device, block));
+                        });
+      } else {
+        nn::head_loss(unit, state_.weights_of(instruction.unit), saved, state_.loss_buffers());
+        add_losses();
+      }
+  }
+  context_.tensor.progress();
+  context_.pipeline.progress();
+  context_.data.progress();
+}
+
+void Executor::forward(const Instruction& instruction, const nn::UnitContext& unit) {
+  const nn::WeightViews weights = state_.weights_of(instruction.unit);
+  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
+  const UnitKind kind = model::unit_kind(run_.table.config, instruction.unit);
+  if (kind == UnitKind::kHead) return nn::head_forward(unit, weights, saved);
+  const kernels::TensorView out =
+      activations_.views(instruction.unit + 1, instruction.micro_batch)[Saved::kInput];
+  if (kind == UnitKind::kEmbedding) {
+    nn::embedding_forward(unit, weights, out);
+  } else {
+    nn::decoder_forward(unit, weights, saved, out);
+  }
+}
+
+void Executor::recompute(const Instruction& instruction, const nn::UnitContext& unit) {
+  const nn::WeightViews weights = state_.weights_of(instruction.unit);
+  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
+  if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kHead) {
+    nn::head_recompute(unit, weights, saved, run_.layout.recompute);
+  } else {
+    nn::decoder_recompute(unit, weights, saved, run_.layout.recompute);
+  }
+}
+
+void Executor::backward_input(const Instruction& instruction, const nn::UnitContext& unit) {
+  const nn::WeightViews weights = state_.weights_of(instruction.unit);
+  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
+  const kernels::TensorView d_input =
+      activations_.views(instruction.unit - 1, instruction.micro_batch)[Saved::kOutputGradient];
+  GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
+  if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kHead) {
+    const double loss_scale = 1.0 / static_cast<double>(plan::tokens_per_step(run_.batch));
+    nn::head_backward_input(unit, weights, saved, state_.loss_buffers(), loss_scale, d_input, sink);
+    add_losses();
+  } else {
+    nn::decoder_backward_input(unit, weights, saved, d_input, sink);
+  }
+}
+
+void Executor::add_losses() {
+  for (double loss : to_host(context_.device, state_.loss_buffers().losses)) loss_sum_.add(loss);
+}
+
+void Executor::sum_tied() {
+  const TensorRef head =
+      state_.gradient_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
+  const TensorRef embedding = state_.gradient_ref(0, model::Role::kTokenEmbedding);
+  context_.kernels().add(state_.gradient(embedding), state_.gradient(head));
+}
+
+void Executor::gradient_norm() {
+  gradients_.check_complete();
+  nn::Workspace& workspace = state_.workspace();
+  const nn::Workspace::Scope scope(workspace);
+  const kernels::TensorView scratch =
+      workspace.take(1, plan::kNormPiece / plan::kScalarBlock, DType::kF64);
+  ExactSum squares;
+  for (int index = 0; index < state_.shard_unit_count(); ++index) {
+    const plan::ShardUnit& shard = state_.shard_unit(index);
+    if (!shard.holds_moments) continue;  // a tied head's part is in the embedding's sum already
+    for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
+      optim::add_squares(context_.device, kernels::flattened(state_.gradient({index, tensor})), plan::kNormPiece,
+                         scratch, squares);
+    }
+  }
+  result_.loss = loss_sum_.value() / static_cast<double>(plan::tokens_per_step(run_.batch));
+  result_.grad_norm = std::sqrt(squares.value());
+  result_.clip_factor = optim::clip_factor(inputs_.optimizer, result_.grad_norm);
+  if (!std::isfinite(result_.loss) || !std::isfinite(result_.grad_norm)) {
+    throw Error(ExitCode::kDiverged, "train", fmt::format("step {}", inputs_.step),
+                fmt::format("loss {} and gradient norm {} are not both finite; weights are those of the step before",
+                            result_.loss, result_.grad_norm),
+                "lower optimizer.learning_rate, lengthen warm-up, or clip");
+  }
+}
+
+void Executor::update(const Instruction& instruction) {
+  for (int index = 0; index < state_.shard_unit_count(); ++index) {
+    const plan::ShardUnit& shard = state_.shard_unit(index);
+    if (shard.unit != instruction.unit || shard.tied_head != instruction.tied_head) continue;
+    for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
+      const TensorRef ref{index, tensor};
+      const int parameter = shard.tensors[static_cast<std::size_t>(tensor)].parameter;
+      optim::adamw_update(context_.kernels(),
+                          {.config = inputs_.optimizer,
+                           .learning_rate = inputs_.learning_rate,
+                           .step = inputs_.step,
+                           .gradient_scale = result_.clip_factor},
+                          run_.table.parameters[static_cast<std::size_t>(parameter)].decay,
+                          kernels::flattened(state_.weight(ref)), kernels::flattened(state_.gradient(ref)),
+                          kernels::flattened(state_.first_moment(ref)), kernels::flattened(state_.second_moment(ref)));
+    }
+  }
+}
+
+}  // namespace trireme::parallel

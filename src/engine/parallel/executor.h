@@ -1,0 +1,81 @@
+#pragma once
+
+// Runs a rank's program, instruction by instruction. It knows no strategy: order, allocation, recompute and the end of
+// the step are all in the program.
+
+#include <functional>
+#include <vector>
+
+#include "base/exact_sum.h"
+#include "engine/optim/optimizer.h"
+#include "engine/parallel/activation_store.h"
+#include "engine/parallel/gradient_accumulator.h"
+#include "engine/parallel/rank_state.h"
+#include "engine/parallel/run_plan.h"
+
+namespace trireme::parallel {
+
+struct StepInputs {
+  std::int64_t step = 1;  // counts from 1
+  double learning_rate = 0.0;
+  optim::OptimizerConfig optimizer;
+};
+
+struct StepResult {
+  double loss = 0.0;       // mean over the tokens of the global batch
+  double grad_norm = 0.0;  // before clipping
+  double clip_factor = 1.0;
+};
+
+class Executor {
+ public:
+  // The context and the plan must outlive it.
+  Executor(nn::RankContext& context, const RunPlan& run);
+
+  RankState& state() { return state_; }
+  const RunPlan& run() const { return run_; }
+
+  // Token ids of one micro-batch ([micro_batch * sequence]) and the global numbers of its samples.
+  void load_micro_batch(int micro_batch, std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
+                        std::span<const std::uint64_t> samples);
+  // One step over the loaded micro-batches. A loss or norm that is not finite: Error(kDiverged), weights unchanged.
+  StepResult step(const StepInputs& inputs);
+
+  // Sum of the losses of one micro-batch's tokens; no dropout, no gradient. Needs inputs.evaluation_micro_batches > 0.
+  ExactSum evaluate(std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets);
+  // Logits of every token of one micro-batch, by blocks of rows, on the host in double.
+  using TakeLogits = std::function<void(std::int64_t first_row, std::int64_t columns, const std::vector<double>&)>;
+  void logits(std::span<const std::int32_t> inputs, const TakeLogits& take);
+
+  // Called after each instruction: timelines, tests.
+  std::function<void(const plan::Instruction&)> observer;
+
+ private:
+  void run_program(const plan::RankProgram& program);
+  void execute(const plan::Instruction& instruction);
+  void execute_unit(const plan::Instruction& instruction);
+  void forward(const plan::Instruction& instruction, const nn::UnitContext& unit);
+  void backward_input(const plan::Instruction& instruction, const nn::UnitContext& unit);
+  void recompute(const plan::Instruction& instruction, const nn::UnitContext& unit);
+  nn::UnitContext unit_context(const plan::Instruction& instruction);
+  void add_losses();
+  void sum_tied();
+  void gradient_norm();
+  void update(const plan::Instruction& instruction);
+
+  nn::RankContext& context_;
+  const RunPlan& run_;
+  RankState state_;
+  ActivationStore activations_;
+  GradientAccumulator gradients_;
+  std::vector<std::vector<std::uint64_t>> samples_;  // by micro-batch
+
+  // Of the step at hand.
+  StepInputs inputs_;
+  bool evaluation_ = false;
+  const TakeLogits* take_logits_ = nullptr;
+  ExactSum loss_sum_;
+  StepResult result_;
+};
+
+}  // namespace trireme::parallel

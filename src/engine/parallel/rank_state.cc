@@ -1,0 +1,195 @@
+#include "engine/parallel/rank_state.h"
+
+#include <cmath>
+
+#include "plan/workspace.h"
+
+namespace trireme::parallel {
+namespace {
+
+using kernels::Buffer;
+using kernels::TensorView;
+using plan::StaticKind;
+
+// Cosines and sines as transformers computes them: the angle in float32, from float32 frequencies.
+std::vector<double> rotary_table(const model::Config& config, std::int64_t sequence) {
+  const std::vector<double> frequencies = model::rotary_inverse_frequencies(config);
+  const std::size_t half = frequencies.size();
+  std::vector<double> table(static_cast<std::size_t>(sequence) * 2 * half);
+  for (std::int64_t p = 0; p < sequence; ++p) {
+    double* row = table.data() + static_cast<std::size_t>(p) * 2 * half;
+    for (std::size_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(static_cast<float>(p) * static_cast<float>(frequencies[i]));
+      row[i] = std::cos(angle);
+      row[half + i] = std::sin(angle);
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+RankState::RankState(nn::RankContext& context, const RunPlan& run) : context_(context), run_(run) {
+  units_.resize(run.step.shard_units.size());
+  allocate();
+  carve_workspace();
+
+  const auto units = static_cast<std::size_t>(model::unit_count(run.table.config));
+  weight_refs_.assign(units, std::vector<TensorRef>(model::kRoleCount));
+  gradient_refs_ = weight_refs_;
+  for (int index = 0; index < shard_unit_count(); ++index) {
+    const plan::ShardUnit& shard = shard_unit(index);
+    for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
+      const auto& local = shard.tensors[static_cast<std::size_t>(t)];
+      const model::Parameter& parameter = run.table.parameters[static_cast<std::size_t>(local.parameter)];
+      const model::Role role = shard.tied_head ? model::Role::kHeadWeight : parameter.role;
+      const auto unit = static_cast<std::size_t>(shard.unit);
+      gradient_refs_[unit][static_cast<std::size_t>(role)] = {index, t};
+      if (shard.holds_weights) weight_refs_[unit][static_cast<std::size_t>(role)] = {index, t};
+    }
+  }
+  const std::size_t head = units - 1;
+  TensorRef& head_weight = weight_refs_[head][static_cast<std::size_t>(model::Role::kHeadWeight)];
+  if (!head_weight.found()) {
+    head_weight = weight_refs_[0][static_cast<std::size_t>(model::Role::kTokenEmbedding)];
+  }
+}
+
+Buffer& RankState::slot(StaticKind kind, int shard_unit) {
+  switch (kind) {
+    case StaticKind::kWeights:
+      return units_[static_cast<std::size_t>(shard_unit)].weights;
+    case StaticKind::kGradients:
+      return units_[static_cast<std::size_t>(shard_unit)].gradients;
+    case StaticKind::kFirstMoment:
+      return units_[static_cast<std::size_t>(shard_unit)].first_moment;
+    case StaticKind::kSecondMoment:
+      return units_[static_cast<std::size_t>(shard_unit)].second_moment;
+    case StaticKind::kMasterWeights:
+      return master_weights_;
+    case StaticKind::kInputs:
+      return inputs_;
+    case StaticKind::kTargets:
+      return targets_;
+    case StaticKind::kEvaluationInputs:
+      return evaluation_inputs_;
+    case StaticKind::kEvaluationTargets:
+      return evaluation_targets_;
+    case StaticKind::kLogits:
+      return logits_;
+    case StaticKind::kRowTerms:
+      return row_terms_;
+    case StaticKind::kLosses:
+      return losses_;
+    case StaticKind::kWorkspace:
+      return workspace_buffer_;
+  }
+  TRIREME_CHECK(false, "static buffer kind {}", static_cast<int>(kind));
+}
+
+void RankState::allocate() {
+  for (const plan::StaticBuffer& wanted :
+       plan::static_buffers(run_.table, run_.layout, run_.batch, run_.inputs, run_.rank)) {
+    TRIREME_CHECK(wanted.kind != StaticKind::kMasterWeights || wanted.bytes.count == 0,
+                  "master weights in a {} run", dtype_name(run_.inputs.compute));
+    Buffer& buffer = slot(wanted.kind, wanted.shard_unit);
+    buffer = context_.arena.allocate(wanted.memory_class, plan::static_kind_name(wanted.kind), wanted.bytes);
+    if (!buffer.empty() && wanted.shard_unit >= 0) {
+      // Padding inside flat buffers is part of what is reduced and updated, so it starts as zero.
+      const std::int64_t elements = wanted.bytes.count / dtype_size(dtype());
+      context_.kernels().fill(kernels::make_view(buffer.data(), dtype(), 1, elements), 0.0);
+    }
+  }
+}
+
+void RankState::carve_workspace() {
+  std::byte* start = workspace_buffer_.data();
+  const Bytes table_bytes = plan::rotary_table_bytes(run_.table.config, run_.batch, run_.inputs);
+  if (table_bytes.count > 0) {
+    const std::int64_t sequence = run_.batch.sequence;
+    const TensorView view = kernels::make_view(start, dtype(), sequence, run_.table.config.head_dim);
+    const std::vector<double> table = rotary_table(run_.table.config, sequence);
+    if (dtype() == DType::kF64) {
+      context_.device.copy_to_device(start, table.data(), Bytes{view.elements() * dtype_size(dtype())});
+    } else {
+      const std::vector<float> narrow(table.begin(), table.end());
+      context_.device.copy_to_device(start, narrow.data(), Bytes{view.elements() * dtype_size(dtype())});
+    }
+    rotary_ = view;
+  }
+  workspace_ = nn::Workspace(start + table_bytes.count, workspace_buffer_.bytes() - table_bytes);
+}
+
+TensorView RankState::local_view(const Buffer& buffer, TensorRef ref) const {
+  TRIREME_CHECK(!buffer.empty(), "shard unit {} has no such buffer", ref.shard_unit);
+  const plan::LocalTensor& local = shard_unit(ref.shard_unit).tensors[static_cast<std::size_t>(ref.tensor)];
+  const bool matrix = local.shape.size() > 1;
+  return kernels::make_view(buffer.data() + local.offset * dtype_size(dtype()), dtype(), matrix ? local.shape[0] : 1,
+                            matrix ? local.shape[1] : local.shape[0]);
+}
+
+TensorView RankState::weight(TensorRef ref) {
+  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, ref);
+}
+TensorView RankState::gradient(TensorRef ref) {
+  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].gradients, ref);
+}
+TensorView RankState::first_moment(TensorRef ref) {
+  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].first_moment, ref);
+}
+TensorView RankState::second_moment(TensorRef ref) {
+  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].second_moment, ref);
+}
+
+TensorRef RankState::weight_ref(int unit, model::Role role) const {
+  return weight_refs_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(role)];
+}
+TensorRef RankState::gradient_ref(int unit, model::Role role) const {
+  return gradient_refs_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(role)];
+}
+
+nn::WeightViews RankState::weights_of(int unit) {
+  nn::WeightViews views;
+  for (int role = 0; role < model::kRoleCount; ++role) {
+    const TensorRef ref = weight_ref(unit, static_cast<model::Role>(role));
+    if (ref.found()) views[static_cast<model::Role>(role)] = weight(ref);
+  }
+  return views;
+}
+
+std::span<const std::int32_t> RankState::tokens(const Buffer& buffer, int micro_batch) const {
+  if (buffer.empty()) return {};
+  const std::int64_t count = run_.batch.micro_batch * run_.batch.sequence;
+  const auto* first = reinterpret_cast<const std::int32_t*>(buffer.data()) + count * micro_batch;
+  return {first, static_cast<std::size_t>(count)};
+}
+std::span<const std::int32_t> RankState::inputs(int micro_batch, bool evaluation) const {
+  return tokens(evaluation ? evaluation_inputs_ : inputs_, micro_batch);
+}
+std::span<const std::int32_t> RankState::targets(int micro_batch, bool evaluation) const {
+  return tokens(evaluation ? evaluation_targets_ : targets_, micro_batch);
+}
+
+void RankState::load_tokens(int micro_batch, bool evaluation, std::span<const std::int32_t> new_inputs,
+                            std::span<const std::int32_t> new_targets) {
+  const auto load = [&](const Buffer& buffer, std::span<const std::int32_t> ids) {
+    if (buffer.empty()) return;
+    const std::int64_t count = run_.batch.micro_batch * run_.batch.sequence;
+    TRIREME_CHECK_EQ(static_cast<std::int64_t>(ids.size()), count);
+    const Bytes bytes{count * dtype_size(DType::kI32)};
+    context_.device.copy_to_device(buffer.data() + bytes.count * micro_batch, ids.data(), bytes);
+  };
+  load(evaluation ? evaluation_inputs_ : inputs_, new_inputs);
+  load(evaluation ? evaluation_targets_ : targets_, new_targets);
+}
+
+nn::LossBuffers RankState::loss_buffers() {
+  if (logits_.empty()) return {};
+  const std::int64_t rows = plan::logit_rows(run_.table.config, run_.layout, run_.batch, run_.inputs);
+  const std::int64_t element = dtype_size(dtype());
+  return {.logits = kernels::make_view(logits_.data(), dtype(), rows, logits_.bytes().count / element / rows),
+          .row_terms = kernels::make_view(row_terms_.data(), dtype(), 3, rows),
+          .losses = kernels::make_view(losses_.data(), dtype(), 1, losses_.bytes().count / element)};
+}
+
+}  // namespace trireme::parallel

@@ -1,0 +1,76 @@
+#pragma once
+
+// The memory of a rank that lives through the run: weights, gradient accumulators, moments by shard unit, token batch,
+// loss buffers, workspace. Allocated from the plan's list, so that what exists is what was predicted.
+
+#include <vector>
+
+#include "engine/nn/context.h"
+#include "engine/nn/head.h"
+#include "engine/parallel/run_plan.h"
+
+namespace trireme::parallel {
+
+// A local tensor inside its shard unit.
+struct TensorRef {
+  int shard_unit = -1;
+  int tensor = -1;
+  bool found() const { return shard_unit >= 0; }
+};
+
+class RankState {
+ public:
+  RankState(nn::RankContext& context, const RunPlan& run);
+
+  int shard_unit_count() const { return static_cast<int>(run_.step.shard_units.size()); }
+  const plan::ShardUnit& shard_unit(int index) const { return run_.step.shard_units[static_cast<std::size_t>(index)]; }
+
+  // Views of a local tensor: two dimensions, a vector as one row.
+  kernels::TensorView weight(TensorRef ref);
+  kernels::TensorView gradient(TensorRef ref);
+  kernels::TensorView first_moment(TensorRef ref);
+  kernels::TensorView second_moment(TensorRef ref);
+
+  // Where a unit's tensor of a role has its weight, and where its gradient goes (they differ for a tied head).
+  TensorRef weight_ref(int unit, model::Role role) const;
+  TensorRef gradient_ref(int unit, model::Role role) const;
+  nn::WeightViews weights_of(int unit);
+
+  // Token ids of a micro-batch (device memory) and their host-side loading.
+  std::span<const std::int32_t> inputs(int micro_batch, bool evaluation) const;
+  std::span<const std::int32_t> targets(int micro_batch, bool evaluation) const;
+  void load_tokens(int micro_batch, bool evaluation, std::span<const std::int32_t> inputs,
+                   std::span<const std::int32_t> targets);
+
+  nn::LossBuffers loss_buffers();
+  nn::Workspace& workspace() { return workspace_; }
+  kernels::ConstTensorView rotary() const { return rotary_; }
+  DType dtype() const { return run_.inputs.compute; }
+
+ private:
+  struct UnitBuffers {
+    kernels::Buffer weights;
+    kernels::Buffer gradients;
+    kernels::Buffer first_moment;
+    kernels::Buffer second_moment;
+  };
+  kernels::Buffer& slot(plan::StaticKind kind, int shard_unit);
+  void allocate();
+  void carve_workspace();
+  kernels::TensorView local_view(const kernels::Buffer& buffer, TensorRef ref) const;
+  kernels::TensorView zeroed(const kernels::Buffer& buffer);
+  std::span<const std::int32_t> tokens(const kernels::Buffer& buffer, int micro_batch) const;
+
+  nn::RankContext& context_;
+  const RunPlan& run_;
+  std::vector<UnitBuffers> units_;
+  kernels::Buffer master_weights_;
+  kernels::Buffer inputs_, targets_, evaluation_inputs_, evaluation_targets_;
+  kernels::Buffer logits_, row_terms_, losses_, workspace_buffer_;
+  nn::Workspace workspace_{nullptr, Bytes{}};
+  kernels::ConstTensorView rotary_;
+  std::vector<std::vector<TensorRef>> weight_refs_;  // by unit, role
+  std::vector<std::vector<TensorRef>> gradient_refs_;
+};
+
+}  // namespace trireme::parallel

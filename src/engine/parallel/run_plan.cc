@@ -1,0 +1,31 @@
+#include "engine/parallel/run_plan.h"
+
+#include "base/check.h"
+#include "plan/program_check.h"
+
+namespace trireme::parallel {
+
+RunPlan make_run_plan(const model::Config& config, const plan::Layout& layout, const plan::Batch& batch,
+                      const plan::RunInputs& inputs, int rank) {
+  if (const Status status = plan::check_layout(config, layout, batch); !status) throw Error(status.failure());
+  RunPlan run{.table = model::make_parameter_table(config),
+              .layout = layout,
+              .batch = batch,
+              .inputs = inputs,
+              .rank = rank,
+              .step = {},
+              .evaluation = {}};
+  run.step = plan::make_program(run.table, layout, batch, rank);
+  run.evaluation = plan::make_evaluation_program(run.table, layout, batch, rank);
+  for (const plan::RankProgram* program : {&run.step, &run.evaluation}) {
+    const std::string fault = plan::check_program(run.table, layout, batch, *program);
+    TRIREME_CHECK(fault.empty(), "program of rank {}: {}", rank, fault);
+  }
+  return run;
+}
+
+Ledger predicted_ledger(const RunPlan& run) {
+  return plan::predict_memory(run.table, run.layout, run.batch, run.inputs, run.rank);
+}
+
+}  // namespace trireme::parallel

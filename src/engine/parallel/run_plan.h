@@ -1,0 +1,30 @@
+#pragma once
+
+// Everything that a rank was told to do, as values: what the planner may have chosen and the executor runs.
+
+#include "base/ledger.h"
+#include "model/parameters.h"
+#include "plan/layout.h"
+#include "plan/memory.h"
+#include "plan/program.h"
+
+namespace trireme::parallel {
+
+struct RunPlan {
+  model::ParameterTable table;
+  plan::Layout layout;
+  plan::Batch batch;
+  plan::RunInputs inputs;
+  int rank = 0;
+  plan::RankProgram step;
+  plan::RankProgram evaluation;
+};
+
+// Checks the layout (Error with the refusal), makes and checks the programs.
+RunPlan make_run_plan(const model::Config& config, const plan::Layout& layout, const plan::Batch& batch,
+                      const plan::RunInputs& inputs, int rank);
+
+// What the arena may hold: the plan's own prediction.
+Ledger predicted_ledger(const RunPlan& plan);
+
+}  // namespace trireme::parallel

@@ -1,0 +1,323 @@
+#include "engine/train/run_config.h"
+
+#include <charconv>
+#include <limits>
+
+namespace trireme::train {
+namespace {
+
+Failure wrong(const std::string& key, std::string value, std::string rule, std::string nearest = "") {
+  return {.option = key, .value = std::move(value), .rule = std::move(rule), .nearest = std::move(nearest)};
+}
+
+template <class T>
+using Field = std::function<T&(RunConfig&)>;
+
+template <class T>
+T read(const Field<T>& field, const RunConfig& config) {
+  return field(const_cast<RunConfig&>(config));  // a reference is read, never written, here
+}
+
+RunKey text_key(std::string name, std::string help, Field<std::string> field) {
+  return {.name = name,
+          .kind = "text",
+          .help = std::move(help),
+          .set = [name, field](RunConfig& config, const Json& value) -> Status {
+            if (!value.is_string()) return wrong(name, value.dump(), "must be text");
+            field(config) = value.as_string();
+            return ok_status();
+          },
+          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
+}
+
+template <class Integer>
+RunKey integer_key(std::string name, std::string help, Field<Integer> field, std::int64_t least) {
+  return {.name = name,
+          .kind = "integer",
+          .help = std::move(help),
+          .set = [name, field, least](RunConfig& config, const Json& value) -> Status {
+            if (!value.is_integer()) return wrong(name, value.dump(), "must be an integer");
+            const std::int64_t n = value.as_integer();
+            if (n < least) return wrong(name, value.dump(), fmt::format("must be at least {}", least), fmt::format("{}", least));
+            if constexpr (sizeof(Integer) < sizeof(n)) {
+              if (n > std::numeric_limits<Integer>::max()) return wrong(name, value.dump(), "is too large");
+            }
+            field(config) = static_cast<Integer>(n);
+            return ok_status();
+          },
+          .get = [field](const RunConfig& config) { return Json(static_cast<std::int64_t>(read(field, config))); }};
+}
+
+RunKey number_key(std::string name, std::string help, Field<double> field, double least, double below) {
+  return {.name = name,
+          .kind = "number",
+          .help = std::move(help),
+          .set = [name, field, least, below](RunConfig& config, const Json& value) -> Status {
+            if (!value.is_number()) return wrong(name, value.dump(), "must be a number");
+            const double x = value.as_number();
+            if (!(x >= least && x < below)) {
+              return wrong(name, value.dump(), fmt::format("must be in [{}, {})", least, below));
+            }
+            field(config) = x;
+            return ok_status();
+          },
+          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
+}
+
+RunKey flag_key(std::string name, std::string help, Field<bool> field) {
+  return {.name = name,
+          .kind = "true or false",
+          .help = std::move(help),
+          .set = [name, field](RunConfig& config, const Json& value) -> Status {
+            if (!value.is_bool()) return wrong(name, value.dump(), "must be true or false");
+            field(config) = value.as_bool();
+            return ok_status();
+          },
+          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
+}
+
+// A key whose text is one of a few words.
+template <class T>
+RunKey word_key(std::string name, std::string help, Field<T> field, Result<T> (*parse)(std::string_view),
+                std::string_view (*print)(T)) {
+  return {.name = name,
+          .kind = "text",
+          .help = std::move(help),
+          .set = [name, field, parse](RunConfig& config, const Json& value) -> Status {
+            if (!value.is_string()) return wrong(name, value.dump(), "must be text");
+            Result<T> parsed = parse(value.as_string());
+            if (!parsed) {
+              Failure failure = parsed.failure();
+              failure.option = name;
+              return failure;
+            }
+            field(config) = std::move(parsed).value();
+            return ok_status();
+          },
+          .get = [field, print](const RunConfig& config) { return Json(std::string(print(read(field, config)))); }};
+}
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+
+std::vector<RunKey> model_and_data_keys() {
+  return {
+      text_key("model.config", "config.json of the model, or a directory that holds one",
+               [](RunConfig& c) -> std::string& { return c.model_config; }),
+      text_key("model.weights", "safetensors file or directory to start from; empty: initialise from the seed",
+               [](RunConfig& c) -> std::string& { return c.model_weights; }),
+      text_key("data.train", "token file to train on (trireme data tokenize)",
+               [](RunConfig& c) -> std::string& { return c.train_tokens; }),
+      text_key("data.validation", "token file for the validation loss; empty: none",
+               [](RunConfig& c) -> std::string& { return c.validation_tokens; }),
+  };
+}
+
+std::vector<RunKey> train_keys() {
+  return {
+      integer_key<std::int64_t>("train.steps", "optimizer steps",
+                                [](RunConfig& c) -> std::int64_t& { return c.steps; }, 1),
+      integer_key<std::uint64_t>("train.seed", "of initialisation, dropout and sample order",
+                                 [](RunConfig& c) -> std::uint64_t& { return c.seed; }, 0),
+      integer_key<std::int64_t>("train.threads", "compute threads of a rank; 0: all cores",
+                                [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0),
+      integer_key<std::int64_t>("train.global_batch", "sequences a step, over all ranks",
+                                [](RunConfig& c) -> std::int64_t& { return c.batch.global_batch; }, 1),
+      integer_key<std::int64_t>("train.micro_batch", "sequences at once on a rank",
+                                [](RunConfig& c) -> std::int64_t& { return c.batch.micro_batch; }, 1),
+      integer_key<std::int64_t>("train.sequence", "tokens of a sequence",
+                                [](RunConfig& c) -> std::int64_t& { return c.batch.sequence; }, 1),
+      integer_key<std::int64_t>("train.validation_interval", "steps between validation losses; 0: at the end only",
+                                [](RunConfig& c) -> std::int64_t& { return c.validation_interval; }, 0),
+      integer_key<std::int64_t>("train.validation_micro_batches", "micro-batches of a validation loss",
+                                [](RunConfig& c) -> std::int64_t& { return c.validation_micro_batches; }, 1),
+      integer_key<std::int64_t>("train.log_interval", "steps between lines where output is no terminal",
+                                [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 1),
+  };
+}
+
+std::vector<RunKey> optimizer_keys() {
+  return {
+      number_key("optimizer.learning_rate", "peak learning rate",
+                 [](RunConfig& c) -> double& { return c.learning_rate.peak; }, 0.0, kUnbounded),
+      number_key("optimizer.min_learning_rate", "learning rate of the last step",
+                 [](RunConfig& c) -> double& { return c.learning_rate.minimum; }, 0.0, kUnbounded),
+      integer_key<std::int64_t>("optimizer.warmup_steps", "steps of linear warm-up",
+                                [](RunConfig& c) -> std::int64_t& { return c.learning_rate.warmup_steps; }, 0),
+      integer_key<std::int64_t>("optimizer.decay_steps", "steps of the final decay (wsd only)",
+                                [](RunConfig& c) -> std::int64_t& { return c.learning_rate.decay_steps; }, 0),
+      word_key<optim::Decay>("optimizer.decay", "constant, cosine, linear or wsd",
+                             [](RunConfig& c) -> optim::Decay& { return c.learning_rate.decay; }, optim::parse_decay,
+                             optim::decay_name),
+      number_key("optimizer.beta1", "AdamW's first moment",
+                 [](RunConfig& c) -> double& { return c.optimizer.beta1; }, 0.0, 1.0),
+      number_key("optimizer.beta2", "AdamW's second moment",
+                 [](RunConfig& c) -> double& { return c.optimizer.beta2; }, 0.0, 1.0),
+      number_key("optimizer.epsilon", "added to the root of the second moment",
+                 [](RunConfig& c) -> double& { return c.optimizer.epsilon; }, 0.0, kUnbounded),
+      number_key("optimizer.weight_decay", "decoupled decay, of matrices only",
+                 [](RunConfig& c) -> double& { return c.optimizer.weight_decay; }, 0.0, kUnbounded),
+      number_key("optimizer.clip_norm", "largest global gradient norm; 0: no clipping",
+                 [](RunConfig& c) -> double& { return c.optimizer.clip_norm; }, 0.0, kUnbounded),
+  };
+}
+
+std::vector<RunKey> layout_keys() {
+  const auto degree = [](std::string name, std::string help, Field<int> field) {
+    return integer_key<int>(std::move(name), std::move(help), std::move(field), 1);
+  };
+  return {
+      degree("layout.tp", "tensor-parallel degree", [](RunConfig& c) -> int& { return c.layout.tp; }),
+      degree("layout.pp", "pipeline stages", [](RunConfig& c) -> int& { return c.layout.pp; }),
+      degree("layout.dp", "data-parallel replicas", [](RunConfig& c) -> int& { return c.layout.dp; }),
+      degree("layout.interleave", "model chunks a stage", [](RunConfig& c) -> int& { return c.layout.interleave; }),
+      word_key<plan::ScheduleKind>("layout.schedule", "gpipe, 1f1b, interleaved or zb-h1",
+                                   [](RunConfig& c) -> plan::ScheduleKind& { return c.layout.schedule; },
+                                   plan::parse_schedule, plan::schedule_name),
+      integer_key<int>("layout.zero", "ZeRO stage, 0 to 3", [](RunConfig& c) -> int& { return c.layout.zero; }, 0),
+      word_key<plan::ReduceWhen>("layout.reduce", "when ranks are summed: step or microbatch",
+                                 [](RunConfig& c) -> plan::ReduceWhen& { return c.layout.reduce; },
+                                 plan::parse_reduce, plan::reduce_name),
+      word_key<model::Recompute>("layout.recompute", "none, selective or full",
+                                 [](RunConfig& c) -> model::Recompute& { return c.layout.recompute; },
+                                 model::parse_recompute, model::recompute_name),
+      word_key<plan::AxisOrder>("layout.order", "tp-pp-dp or tp-dp-pp, fastest first",
+                                [](RunConfig& c) -> plan::AxisOrder& { return c.layout.order; },
+                                plan::parse_axis_order, plan::axis_order_name),
+      flag_key("layout.sequence_parallel", "cut norms and residuals over the tensor ranks",
+               [](RunConfig& c) -> bool& { return c.layout.sequence_parallel; }),
+      degree("layout.prefetch", "units gathered ahead (ZeRO 3)", [](RunConfig& c) -> int& { return c.layout.prefetch; }),
+  };
+}
+
+std::vector<RunKey> out_keys() {
+  return {
+      text_key("out.directory", "run directory", [](RunConfig& c) -> std::string& { return c.out; }),
+      flag_key("out.overwrite", "write into a run directory that exists",
+               [](RunConfig& c) -> bool& { return c.overwrite; }),
+  };
+}
+
+const RunKey* find_key(std::string_view name) {
+  for (const RunKey& key : run_keys()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+Failure unknown_key(const std::string& name) {
+  std::vector<std::string> known;
+  for (const RunKey& key : run_keys()) known.push_back(key.name);
+  return wrong(name, "", "unknown key", nearest_word(name, known));
+}
+
+// The text of an override as the value that its key takes.
+Result<Json> override_value(const RunKey& key, const std::string& text) {
+  if (key.kind == "text") return Json(text);
+  if (key.kind == "true or false") {
+    if (text == "true") return Json(true);
+    if (text == "false") return Json(false);
+    return wrong(key.name, text, "must be true or false");
+  }
+  std::int64_t integer = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
+  if (error == std::errc() && end == text.data() + text.size()) return Json(integer);
+  Result<double> number = parse_count(text);
+  if (!number) return wrong(key.name, text, fmt::format("must be {} {}", key.kind == "integer" ? "an" : "a", key.kind));
+  const double x = *number;
+  if (key.kind == "integer" && x == static_cast<double>(static_cast<std::int64_t>(x))) {
+    return Json(static_cast<std::int64_t>(x));
+  }
+  return Json(x);
+}
+
+Status apply_file(RunConfig& config, const Json& file) {
+  for (const auto& [section, table] : file.as_object()) {
+    if (section == "layout" && table.is_string()) {
+      return wrong("layout", table.dump(), "the planner's search is not part of this build",
+                   "a [layout] table with tp, pp, dp");
+    }
+    if (!table.is_object()) return unknown_key(section);
+    for (const auto& [name, value] : table.as_object()) {
+      const std::string full = section + "." + name;
+      const RunKey* key = find_key(full);
+      if (key == nullptr) return unknown_key(full);
+      if (Status status = key->set(config, value); !status) return status;
+    }
+  }
+  return ok_status();
+}
+
+// Rules between keys; single keys were checked as they were set.
+Status check_together(RunConfig& config, bool reduce_given) {
+  if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
+  if (config.train_tokens.empty()) return wrong("data.train", "", "is needed", "a file that trireme data tokenize wrote");
+  if (!reduce_given) config.layout.reduce = plan::default_reduce(config.layout.zero);
+  config.learning_rate.total_steps = config.steps;
+  if (config.learning_rate.minimum > config.learning_rate.peak) {
+    return wrong("optimizer.min_learning_rate", fmt::format("{}", config.learning_rate.minimum),
+                 "must not be above optimizer.learning_rate", fmt::format("{}", config.learning_rate.peak));
+  }
+  const bool wsd = config.learning_rate.decay == optim::Decay::kWsd;
+  if (!wsd && config.learning_rate.decay_steps > 0) {
+    return wrong("optimizer.decay_steps", fmt::format("{}", config.learning_rate.decay_steps),
+                 "is used by optimizer.decay = wsd only", "0");
+  }
+  if (config.learning_rate.warmup_steps + config.learning_rate.decay_steps > config.steps) {
+    return wrong("optimizer.warmup_steps", fmt::format("{}", config.learning_rate.warmup_steps),
+                 fmt::format("warm-up and decay must fit in train.steps ({})", config.steps),
+                 fmt::format("{}", std::max<std::int64_t>(0, config.steps - config.learning_rate.decay_steps)));
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+const std::vector<RunKey>& run_keys() {
+  static const std::vector<RunKey> keys = [] {
+    std::vector<RunKey> all;
+    for (auto* section : {model_and_data_keys, train_keys, optimizer_keys, layout_keys, out_keys}) {
+      for (RunKey& key : section()) all.push_back(std::move(key));
+    }
+    return all;
+  }();
+  return keys;
+}
+
+Result<RunConfig> make_run_config(const Json& file,
+                                  const std::vector<std::pair<std::string, std::string>>& overrides) {
+  RunConfig config;
+  if (Status status = apply_file(config, file); !status) return status.failure();
+  const Json* layout = file.find("layout");
+  bool reduce_given = layout != nullptr && layout->find("reduce") != nullptr;
+  for (const auto& [name, text] : overrides) {
+    const RunKey* key = find_key(name);
+    if (key == nullptr) return unknown_key(name);
+    Result<Json> value = override_value(*key, text);
+    if (!value) return value.failure();
+    if (Status status = key->set(config, *value); !status) return status.failure();
+    reduce_given = reduce_given || name == "layout.reduce";
+  }
+  if (Status status = check_together(config, reduce_given); !status) return status.failure();
+  return config;
+}
+
+Result<RunConfig> load_run_config(Env& env, const std::string& path,
+                                  const std::vector<std::pair<std::string, std::string>>& overrides) {
+  if (!env.exists(path)) {
+    return Failure{.option = "run file", .value = path, .rule = "there is no such file", .nearest = "examples/runs/demo.toml"};
+  }
+  Result<Json> file = parse_toml(env.read_file(path), path);
+  if (!file) return file.failure();
+  return make_run_config(*file, overrides);
+}
+
+std::string to_toml(const RunConfig& config) {
+  Json document = Json::object();
+  for (const RunKey& key : run_keys()) {
+    const std::size_t dot = key.name.find('.');
+    document[key.name.substr(0, dot)][key.name.substr(dot + 1)] = key.get(config);
+  }
+  return trireme::to_toml(document);
+}
+
+}  // namespace trireme::train

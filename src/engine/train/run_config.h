@@ -1,0 +1,66 @@
+#pragma once
+
+// run.toml: what a run is. Every key can be given in the file or on the command line (--train.steps 50); the resolved
+// file is kept in the run directory. One table describes all keys: reading, refusing, printing and --help use it.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "engine/optim/learning_rate.h"
+#include "engine/optim/optimizer.h"
+#include "plan/layout.h"
+
+namespace trireme::train {
+
+struct RunConfig {
+  // [model]
+  std::string model_config;   // config.json or a directory that holds one
+  std::string model_weights;  // safetensors to start from; "": initialise
+  // [data]
+  std::string train_tokens;
+  std::string validation_tokens;  // "": no validation
+  // [train]
+  std::int64_t steps = 100;
+  std::uint64_t seed = 1;
+  std::int64_t threads = 0;  // compute threads of a rank; 0: all cores
+  std::int64_t validation_interval = 100;  // steps; 0: only at the end
+  std::int64_t validation_micro_batches = 8;
+  std::int64_t log_interval = 1;
+  plan::Batch batch{.global_batch = 8, .micro_batch = 4, .sequence = 256};
+  // [optimizer]
+  optim::OptimizerConfig optimizer;
+  optim::LearningRateSchedule learning_rate;  // total_steps follows train.steps
+  // [layout]
+  plan::Layout layout;
+  // [out]
+  std::string out = "runs/default";
+  bool overwrite = false;
+};
+
+// A key of the file: "train.steps".
+struct RunKey {
+  std::string name;
+  std::string kind;  // "integer", "number", "text", "true or false"
+  std::string help;
+  std::function<Status(RunConfig&, const Json&)> set;
+  std::function<Json(const RunConfig&)> get;
+};
+const std::vector<RunKey>& run_keys();
+
+// Overrides are (key, text) pairs in the order given; they win over the file. An unknown key or section is refused with
+// the nearest known one; a value of the wrong type or out of range with its rule.
+Result<RunConfig> make_run_config(const Json& file, const std::vector<std::pair<std::string, std::string>>& overrides);
+Result<RunConfig> load_run_config(Env& env, const std::string& path,
+                                  const std::vector<std::pair<std::string, std::string>>& overrides);
+
+// The resolved run as a TOML document: loading it again gives the same run.
+std::string to_toml(const RunConfig& config);
+
+}  // namespace trireme::train

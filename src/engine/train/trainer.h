@@ -1,0 +1,50 @@
+#pragma once
+
+// The step loop of a run: plan, model and data to steps, metrics, a trained model on disk.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "engine/parallel/run_plan.h"
+#include "engine/train/run_config.h"
+#include "telemetry/step_record.h"
+
+namespace trireme::train {
+
+struct TrainHooks {
+  std::function<bool()> stop_requested;               // asked between steps
+  std::function<void(const std::string&)> put;        // progress, as written to standard error
+  bool terminal = false;
+};
+
+struct TrainOutcome {
+  std::int64_t steps_done = 0;
+  bool interrupted = false;
+  std::vector<telemetry::StepRecord> last;  // of the last step, if any
+  std::optional<double> validation_loss;    // of the end
+  Ledger predicted;
+  Ledger counted;
+  Bytes resident;                           // anonymous and shared-memory pages at the end
+  double gemm_flops_per_s = 0.0;
+  std::string out;
+};
+
+// Values of a run before anything is allocated.
+struct ResolvedRun {
+  RunConfig config;
+  parallel::RunPlan plan;
+};
+// Reads the model and checks all rules, the ones of this engine too (one rank today; others are refused by name).
+ResolvedRun resolve_run(Env& env, const RunConfig& config);
+
+// The batch equation, the ledger, the resolved file: what --dry-run prints.
+std::string describe_run(const ResolvedRun& run);
+
+// Trains. Errors carry their exit code; the run directory is left as it is.
+TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks);
+
+}  // namespace trireme::train

@@ -1,0 +1,27 @@
+#pragma once
+
+// Weights into a rank and out of it: initialised by counter, imported from and exported to Hugging Face's safetensors,
+// always by slice; no whole model is ever in memory beside the rank's own part.
+
+#include <string>
+
+#include "base/env.h"
+#include "engine/parallel/rank_state.h"
+
+namespace trireme::train {
+
+// Every local weight from its initialiser. A value is a function of seed, the tensor's Hugging Face name and the
+// element's global index, so any slice of any layout gets the same.
+void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, std::uint64_t seed,
+                        parallel::RankState& state);
+
+// Every local weight from a safetensors file, a sharded index, or a directory that has either. Names may lack or carry
+// Hugging Face's base prefix ("transformer.", "model."). A missing tensor or another shape is an Error that names it.
+void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& path,
+                    parallel::RankState& state);
+
+// directory/config.json and directory/model.safetensors, float32, written tensor by tensor (a run of one rank).
+void export_model(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& directory,
+                  parallel::RankState& state);
+
+}  // namespace trireme::train

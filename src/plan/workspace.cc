@@ -1,0 +1,76 @@
+#include "plan/workspace.h"
+
+#include <algorithm>
+
+#include "base/attention_tile.h"
+#include "base/check.h"
+
+namespace trireme::plan {
+namespace {
+
+Bytes tensor(std::int64_t rows, std::int64_t columns, const RunInputs& inputs) {
+  return allocation_size(Bytes{checked_multiply(checked_multiply(rows, columns), dtype_size(inputs.compute))});
+}
+
+// The slowest-growing rows of logits that keep a block near kLogitBlockBytes. A multiple of the GEMM's contraction
+// block, so that the head's weight gradient (a contraction over tokens) is cut at the same tokens in every layout.
+constexpr std::int64_t kLogitRowMultiple = 256;
+
+}  // namespace
+
+std::int64_t logit_rows(const model::Config& config, const Layout& layout, const Batch& batch,
+                        const RunInputs& inputs) {
+  const std::int64_t columns = divide_up(config.vocabulary, layout.tp);
+  const std::int64_t fitting = kLogitBlockBytes / (columns * dtype_size(inputs.compute));
+  const std::int64_t rows = std::max(kLogitRowMultiple, fitting / kLogitRowMultiple * kLogitRowMultiple);
+  return std::min(rows, batch.micro_batch * batch.sequence);
+}
+
+Bytes rotary_table_bytes(const model::Config& config, const Batch& batch, const RunInputs& inputs) {
+  if (config.position != model::PositionKind::kRotary) return {};
+  return tensor(batch.sequence, config.head_dim, inputs);
+}
+
+Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
+                      model::UnitKind unit, UnitPass pass) {
+  const model::LocalWidths widths = local_widths(config, layout, batch);
+  const Bytes hidden = tensor(widths.tokens, config.hidden, inputs);
+  switch (unit) {
+    case model::UnitKind::kEmbedding:
+      return {};
+    case model::UnitKind::kDecoder: {
+      if (pass == UnitPass::kForward) {
+        return tensor(inputs.threads, attention_forward_scratch(batch.sequence, config.head_dim), inputs);
+      }
+      if (pass == UnitPass::kBackwardWeight) return {};
+      const Bytes attention =
+          tensor(widths.tokens, widths.heads * config.head_dim, inputs) +
+          tensor(inputs.threads, attention_backward_scratch(batch.sequence, config.head_dim), inputs);
+      return std::max(hidden, attention);
+    }
+    case model::UnitKind::kHead:
+      return pass == UnitPass::kBackwardInput ? hidden : Bytes{};
+  }
+  TRIREME_CHECK(false, "unit kind {}", static_cast<int>(unit));
+}
+
+Bytes norm_scratch_bytes() {
+  return allocation_size(Bytes{kNormPiece / kScalarBlock * dtype_size(DType::kF64)});
+}
+
+Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
+                      int rank) {
+  Bytes most = norm_scratch_bytes();
+  const int stage = coordinates_of(layout, rank).pp;
+  for (const Chunk& chunk : model_chunks(config, layout)) {
+    if (chunk.stage != stage) continue;
+    for (int unit = chunk.first_unit; unit < chunk.end_unit; ++unit) {
+      for (UnitPass pass : {UnitPass::kForward, UnitPass::kBackwardInput, UnitPass::kBackwardWeight}) {
+        most = std::max(most, workspace_bytes(config, layout, batch, inputs, model::unit_kind(config, unit), pass));
+      }
+    }
+  }
+  return rotary_table_bytes(config, batch, inputs) + most;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,82 @@
+#include "telemetry/step_record.h"
+
+#include <cstdlib>
+
+#include "base/units.h"
+
+namespace trireme::telemetry {
+namespace {
+
+// JSON has no infinity; a diverged loss is written as text by its hex form and as null here.
+Json finite_or_null(double x) { return x - x == 0.0 ? Json(x) : Json(nullptr); }
+
+Result<double> number(const Json& line, const std::string& key) {
+  const Json* value = line.find(key);
+  if (value == nullptr || !value->is_number()) {
+    return Failure{.option = key, .value = "", .rule = "metrics line lacks this number", .nearest = ""};
+  }
+  return value->as_number();
+}
+
+}  // namespace
+
+Json to_json(const StepRecord& r) {
+  Json line = Json::object({{"step", r.step},
+                            {"loss", finite_or_null(r.loss)},
+                            {"loss_hex", format_hex(r.loss)},
+                            {"grad_norm", finite_or_null(r.grad_norm)},
+                            {"grad_norm_hex", format_hex(r.grad_norm)},
+                            {"clip_factor", r.clip_factor},
+                            {"lr", r.learning_rate},
+                            {"tokens", r.tokens},
+                            {"tokens_per_s", r.tokens_per_s},
+                            {"mfu", r.mfu},
+                            {"step_s", r.step_s},
+                            {"resident_bytes", r.resident_bytes}});
+  if (r.validation_loss) {
+    line["validation_loss"] = finite_or_null(*r.validation_loss);
+    line["validation_loss_hex"] = format_hex(*r.validation_loss);
+  }
+  return line;
+}
+
+Result<StepRecord> step_record_from_json(const Json& line) {
+  StepRecord r;
+  for (auto [key, field] : {std::pair<const char*, double*>{"clip_factor", &r.clip_factor},
+                            {"lr", &r.learning_rate},
+                            {"tokens_per_s", &r.tokens_per_s},
+                            {"mfu", &r.mfu},
+                            {"step_s", &r.step_s}}) {
+    Result<double> value = number(line, key);
+    if (!value) return value.failure();
+    *field = *value;
+  }
+  for (auto [key, field] : {std::pair<const char*, std::int64_t*>{"step", &r.step},
+                            {"tokens", &r.tokens},
+                            {"resident_bytes", &r.resident_bytes}}) {
+    Result<double> value = number(line, key);
+    if (!value) return value.failure();
+    *field = static_cast<std::int64_t>(*value);
+  }
+  for (auto [key, field] :
+       {std::pair<const char*, double*>{"loss_hex", &r.loss}, {"grad_norm_hex", &r.grad_norm}}) {
+    const Json* value = line.find(key);
+    if (value == nullptr || !value->is_string()) {
+      return Failure{.option = key, .value = "", .rule = "metrics line lacks this hex float", .nearest = ""};
+    }
+    *field = std::strtod(value->as_string().c_str(), nullptr);
+  }
+  if (const Json* value = line.find("validation_loss_hex"); value != nullptr && value->is_string()) {
+    r.validation_loss = std::strtod(value->as_string().c_str(), nullptr);
+  }
+  return r;
+}
+
+MetricsWriter::MetricsWriter(Env& env, const std::string& path) : file_(env.append_file(path)) {}
+void MetricsWriter::write(const StepRecord& record) { file_->write_text(to_json(record).dump() + "\n"); }
+void MetricsWriter::close() {
+  file_->sync();
+  file_->close();
+}
+
+}  // namespace trireme::telemetry

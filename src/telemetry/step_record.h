@@ -1,0 +1,44 @@
+#pragma once
+
+// One line of metrics.jsonl: what a step gave. People and scripts rely on the names (docs/formats/metrics.md).
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/env.h"
+#include "base/json.h"
+
+namespace trireme::telemetry {
+
+struct StepRecord {
+  std::int64_t step = 0;  // counts from 1
+  double loss = 0.0;      // nats a token, mean over the global batch
+  double grad_norm = 0.0;  // before clipping
+  double clip_factor = 1.0;
+  double learning_rate = 0.0;
+  std::int64_t tokens = 0;  // of all steps so far
+  double tokens_per_s = 0.0;
+  double mfu = 0.0;          // model flops / (seconds * measured GEMM rate)
+  double step_s = 0.0;
+  std::int64_t resident_bytes = 0;  // anonymous and shared-memory pages of the process
+  std::optional<double> validation_loss;
+};
+
+// Losses and norms twice: as decimals for people, as hex floats for comparisons.
+Json to_json(const StepRecord& record);
+Result<StepRecord> step_record_from_json(const Json& line);
+
+// Appends lines; each is handed to the system whole, so a killed run leaves whole lines.
+class MetricsWriter {
+ public:
+  MetricsWriter(Env& env, const std::string& path);
+  void write(const StepRecord& record);
+  void close();
+
+ private:
+  std::unique_ptr<Writer> file_;
+};
+
+}  // namespace trireme::telemetry

@@ -1,0 +1,139 @@
+#include "support/tiny_run.h"
+
+#include "base/random.h"
+#include "base/units.h"
+#include "engine/kernels/device.h"
+#include "engine/train/weights.h"
+
+namespace trireme::testing {
+namespace {
+
+std::unique_ptr<kernels::Device> make_device(const TinyRun& run) {
+  switch (run.device) {
+    case DeviceKind::kReference:
+      return kernels::make_reference_device();
+    case DeviceKind::kFake:
+      return kernels::make_fake_device();
+    case DeviceKind::kCpu:
+      break;
+  }
+  return kernels::make_cpu_device(run.threads);
+}
+
+// Tokens that a model can learn something from: each follows from the one before, with some noise.
+std::vector<std::int32_t> tokens_of(const TinyRun& run, std::uint64_t sample) {
+  std::vector<std::int32_t> ids;
+  const auto vocabulary = static_cast<std::uint64_t>(run.config.vocabulary);
+  std::uint64_t id = random_bits({run.seed, sample}, 0) % vocabulary;
+  for (std::int64_t i = 0; i <= run.batch.sequence; ++i) {
+    ids.push_back(static_cast<std::int32_t>(id));
+    const bool noise = random_bits({run.seed, sample}, static_cast<std::uint64_t>(i + 1)) % 5 == 0;
+    id = (id * 3 + (noise ? 2 : 1)) % vocabulary;
+  }
+  return ids;
+}
+
+}  // namespace
+
+model::Config tiny_gpt2(double dropout) {
+  model::Config c;
+  c.family = model::Family::kGpt2;
+  c.layers = 3;
+  c.hidden = 24;
+  c.heads = c.kv_heads = 3;
+  c.head_dim = 8;
+  c.ffn = 96;
+  c.vocabulary = 53;
+  c.max_positions = 32;
+  c.norm = model::NormKind::kLayerNorm;
+  c.activation = model::Activation::kGeluTanh;
+  c.gated_mlp = false;
+  c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
+  c.tied_embeddings = true;
+  c.position = model::PositionKind::kLearned;
+  c.embedding_dropout = c.attention_dropout = c.residual_dropout = dropout;
+  return c;
+}
+
+model::Config tiny_llama(bool tied) {
+  model::Config c;
+  c.layers = 3;
+  c.hidden = 24;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 8;
+  c.ffn = 40;
+  c.vocabulary = 53;
+  c.max_positions = 64;
+  c.tied_embeddings = tied;
+  return c;
+}
+
+TinyRank::TinyRank(const TinyRun& run) : run_(run) {
+  parallel::RunPlan plan =
+      parallel::make_run_plan(run.config, run.layout, run.batch,
+                              {.threads = run.threads, .compute = run.compute, .evaluation_micro_batches = 1}, 0);
+  rank_ = std::make_unique<parallel::LocalRank>(env_, log_, make_device(run), std::move(plan),
+                                                parallel::LocalRankOptions{.seed = run.seed, .poison = run.poison});
+  train::initialise_weights(rank_->device(), rank_->plan(), run.seed, rank_->executor().state());
+}
+
+parallel::StepResult TinyRank::step() {
+  const std::int64_t micro_batches = plan::micro_batches(run_.layout, run_.batch);
+  for (std::int64_t m = 0; m < micro_batches; ++m) {
+    std::vector<std::int32_t> inputs, targets;
+    std::vector<std::uint64_t> samples;
+    for (std::int64_t s = 0; s < run_.batch.micro_batch; ++s) {
+      const auto sample =
+          static_cast<std::uint64_t>((steps_ * micro_batches + m) * run_.batch.micro_batch + s);
+      const std::vector<std::int32_t> ids = tokens_of(run_, sample);
+      inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
+      targets.insert(targets.end(), ids.begin() + 1, ids.end());
+      samples.push_back(sample);
+    }
+    rank_->executor().load_micro_batch(static_cast<int>(m), inputs, targets, samples);
+  }
+  ++steps_;
+  return rank_->executor().step({.step = steps_,
+                                 .learning_rate = run_.learning_rate,
+                                 .optimizer = {.weight_decay = run_.weight_decay, .clip_norm = run_.clip_norm}});
+}
+
+double TinyRank::evaluation_loss() {
+  std::vector<std::int32_t> inputs, targets;
+  for (std::int64_t s = 0; s < run_.batch.micro_batch; ++s) {
+    const std::vector<std::int32_t> ids = tokens_of(run_, static_cast<std::uint64_t>(1000 + s));
+    inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
+    targets.insert(targets.end(), ids.begin() + 1, ids.end());
+  }
+  return rank_->executor().evaluate(inputs, targets).value() / static_cast<double>(inputs.size());
+}
+
+std::vector<float> TinyRank::weights() {
+  std::vector<float> all;
+  parallel::RankState& state = rank_->executor().state();
+  for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
+    if (!state.shard_unit(unit).holds_weights) continue;
+    for (int t = 0; t < static_cast<int>(state.shard_unit(unit).tensors.size()); ++t) {
+      const kernels::TensorView view = state.weight({unit, t});
+      std::vector<float> values(static_cast<std::size_t>(view.elements()));
+      TRIREME_CHECK(view.dtype == DType::kF32);
+      rank_->device().copy_to_host(values.data(), view.data, Bytes{view.elements() * 4});
+      all.insert(all.end(), values.begin(), values.end());
+    }
+  }
+  return all;
+}
+
+Curve train_curve(const TinyRun& run, int steps) {
+  TinyRank rank(run);
+  Curve curve;
+  for (int i = 0; i < steps; ++i) {
+    const parallel::StepResult result = rank.step();
+    curve.lines.push_back(format_hex(result.loss) + " " + format_hex(result.grad_norm));
+  }
+  curve.weights = rank.weights();
+  return curve;
+}
+
+}  // namespace trireme::testing
