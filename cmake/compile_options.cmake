@@ -24,6 +24,7 @@ endif()
 if(TRIREME_SANITIZE)
   add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})
+  add_compile_options(-g1)  # file and line are enough for a report
   add_compile_options(-Wno-maybe-uninitialized)  # instrumented code sets off false alarms in GCC 12
 endif()
 

@@ -2,7 +2,9 @@
 
 // Element types of tensors in memory and in files.
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
@@ -14,5 +16,11 @@ enum class DType : std::uint8_t { kF32, kF64, kBF16, kF16, kI32, kI64 };
 std::int64_t dtype_size(DType dtype);              // bytes an element
 std::string_view dtype_name(DType dtype);          // "F32", as safetensors writes it
 Result<DType> parse_dtype(std::string_view name);  // from the same
+
+// Raw little-endian elements to float32, exactly, and back, rounded to the nearest (ties to even; beyond the
+// range: infinity; NaN stays NaN). F32, BF16 and F16 only; sizes must match (InternalError).
+bool converts_to_f32(DType dtype);
+void convert_to_f32(DType dtype, std::span<const std::byte> raw, std::span<float> out);
+void convert_from_f32(DType dtype, std::span<const float> values, std::span<std::byte> raw);
 
 }  // namespace trireme

@@ -51,7 +51,7 @@ struct Config {
   bool tied_embeddings = false;  // the head is the embedding's tensor
   PositionKind position = PositionKind::kRotary;
   double rope_theta = 10000.0;
-  RopeScaling rope_scaling;
+  RopeScaling rope_scaling = {};
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
   double residual_dropout = 0.0;

@@ -23,7 +23,7 @@ struct StepRecord {
   double mfu = 0.0;          // model flops / (seconds * measured GEMM rate)
   double step_s = 0.0;
   std::int64_t resident_bytes = 0;  // anonymous and shared-memory pages of the process
-  std::optional<double> validation_loss;
+  std::optional<double> validation_loss = std::nullopt;
 };
 
 // Losses and norms twice: as decimals for people, as hex floats for comparisons.

@@ -1,10 +1,10 @@
 #pragma once
 
-// Which tokens sample number i is made of: a function of seed and i alone. No rank, no thread and no history enters,
-// so the data position of a run is one number, and a checkpoint resumes on any layout.
+// Which tokens sample number i is made of: a function of seed and i alone. No rank, no thread and no history
+// enters, so the data position of a run is one number, and a checkpoint resumes on any layout.
 //
-// The text is cut into windows of `sequence` tokens (plus the one after, the last target); what is left at the end is
-// not used. Every epoch visits each window once, in an order of its own.
+// The text is cut into windows of `sequence` tokens (plus the one after, the last target); what is left at
+// the end is not used. Every epoch visits each window once, in an order of its own.
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,8 @@
 #pragma once
 
-// Token files: raw little-endian unsigned integers without a header, as nanoGPT's `.bin` files are. 16 bits a token
-// for vocabularies up to 65,536, else 32 bits: the width follows from the vocabulary, since the file does not say it.
+// Token files: raw little-endian unsigned integers without a header, as nanoGPT's `.bin` files are. 16 bits a
+// token for vocabularies up to 65,536, else 32 bits: the width follows from the vocabulary, since the file
+// does not say it.
 
 #include <cstdint>
 #include <memory>
@@ -30,8 +31,8 @@ class TokenFile {
   std::int64_t vocabulary() const { return vocabulary_; }
   std::int64_t tokens() const { return tokens_; }
 
-  // Copies tokens [begin, begin + out.size()). A token that is not below the vocabulary: Error, with its position and
-  // the largest id of this read.
+  // Copies tokens [begin, begin + out.size()). A token that is not below the vocabulary: Error, with its
+  // position and the largest id of this read.
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
   // One token as it stands in the file, unchecked.
   std::uint32_t raw(std::int64_t position) const;

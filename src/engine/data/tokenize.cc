@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -30,7 +29,8 @@ class TextHash {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
-// Encodes bytes [begin, end) of the text into one token file. Returns the tokens written.
+// Encodes parts of the text, piece by piece. A tokenizer whose tokens span bytes will have to say where a
+// piece may end.
 class PieceEncoder {
  public:
   PieceEncoder(Env& env, const TokenizeOptions& options, const Tokenizer& tokenizer)
@@ -39,6 +39,7 @@ class PieceEncoder {
   std::int64_t text_bytes() const { return text_->size(); }
   std::string hash() const { return hash_.hex(); }
 
+  // Bytes [begin, end) of the text into one token file. Returns the tokens written.
   std::int64_t encode(std::int64_t begin, std::int64_t end, const std::string& path) {
     AtomicFile file(env_, path);
     std::int64_t tokens = 0;
@@ -83,15 +84,6 @@ Result<std::string> read_text(const Json& document, const std::string& path, std
   return value->as_string();
 }
 
-double entropy_of(const std::map<std::uint32_t, std::int64_t>& counts, std::int64_t tokens) {
-  double entropy = 0.0;
-  for (const auto& [id, count] : counts) {
-    const double share = static_cast<double>(count) / static_cast<double>(tokens);
-    entropy -= share * std::log(share);
-  }
-  return entropy;
-}
-
 }  // namespace
 
 Json to_json(const DataInfo& info) {
@@ -125,7 +117,8 @@ Result<DataInfo> load_data_info(Env& env, const std::string& directory) {
     if (!read.ok()) return read.failure();
     *text = *read;
   }
-  if (info.vocabulary < 1) return Failure{path, "", "\"vocabulary\" must be at least 1", "make the data again"};
+  if (info.vocabulary < 1)
+    return Failure{path, "", "\"vocabulary\" must be at least 1", "make the data again"};
   return info;
 }
 
@@ -142,11 +135,16 @@ Result<DataInfo> tokenize_text(Env& env, const TokenizeOptions& options) {
   const std::int64_t bytes = encoder.text_bytes();
   if (bytes == 0) return Failure{options.text_path, "", "the text is empty", "use a longer text"};
 
+  const auto split = static_cast<std::int64_t>(static_cast<double>(bytes) * (1.0 - fraction));
+  if (split == 0) {
+    return Failure{"validation fraction", fmt::format("{}", fraction),
+                   fmt::format("leaves nothing of a text of {} bytes for training", bytes), "0.1, 0"};
+  }
+
   env.make_directories(options.out_directory);
   const auto path_of = [&](const char* name) { return join_path(options.out_directory, name); };
   // The info goes first and comes back last: data.json beside token files always describes them.
   if (env.exists(path_of(kInfoFile))) env.remove_file(path_of(kInfoFile));
-  const auto split = static_cast<std::int64_t>(static_cast<double>(bytes) * (1.0 - fraction));
   DataInfo info;
   info.tokenizer = options.tokenizer;
   info.vocabulary = (*tokenizer)->vocabulary_size();
@@ -169,18 +167,27 @@ Result<TokenFileSummary> inspect_token_file(Env& env, const std::string& path, s
   TokenFileSummary summary;
   summary.tokens = file->tokens();
   summary.token_bytes = token_size(vocabulary);
-  std::map<std::uint32_t, std::int64_t> counts;  // ids beyond the vocabulary may be anything, so no table
+  std::vector<std::int64_t> known(static_cast<std::size_t>(vocabulary));
+  std::map<std::uint32_t, std::int64_t> unknown;  // ids beyond the vocabulary may be anything, so no table
   for (std::int64_t i = 0; i < summary.tokens; ++i) {
     const std::uint32_t id = file->raw(i);
-    ++counts[id];
-    const bool known = id < static_cast<std::uint64_t>(vocabulary);
-    if (!known) ++summary.ids_beyond_vocabulary;
-    if (known && i < first_tokens) summary.first_tokens.push_back(static_cast<std::int32_t>(id));
+    if (id >= known.size()) {
+      ++unknown[id];
+      ++summary.ids_beyond_vocabulary;
+      continue;
+    }
+    ++known[id];
+    if (i < first_tokens) summary.first_tokens.push_back(static_cast<std::int32_t>(id));
   }
-  summary.distinct_ids = static_cast<std::int64_t>(counts.size());
-  if (counts.empty()) return summary;
-  summary.largest_id = counts.rbegin()->first;
-  summary.unigram_entropy = entropy_of(counts, summary.tokens);
+  const auto count_id = [&](std::size_t id, std::int64_t count) {
+    if (count == 0) return;
+    const double share = static_cast<double>(count) / static_cast<double>(summary.tokens);
+    summary.unigram_entropy -= share * std::log(share);
+    summary.largest_id = static_cast<std::int64_t>(id);
+    ++summary.distinct_ids;
+  };
+  for (std::size_t id = 0; id < known.size(); ++id) count_id(id, known[id]);
+  for (const auto& [id, count] : unknown) count_id(id, count);
   if (tokenizer != nullptr && vocabulary <= tokenizer->vocabulary_size()) {
     summary.first_text = tokenizer->decode(summary.first_tokens);
   }

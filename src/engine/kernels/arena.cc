@@ -16,8 +16,8 @@ std::string usage(const Ledger& ledger) {
     const auto memory_class = static_cast<MemoryClass>(i);
     const Bytes current = ledger.current(memory_class);
     if (current.count == 0) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", memory_class_name(memory_class),
-                        format_exact(current.count));
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", memory_class_name(memory_class), format_exact(current.count));
   }
   return text.empty() ? "nothing is in use" : "in use: " + text;
 }
@@ -91,17 +91,16 @@ void Arena::check_booking(MemoryClass memory_class, std::string_view name, Bytes
   const Bytes in_all = ledger_.current_sum() + rounded;
   if (options_.booked) {
     TRIREME_CHECK(in_class <= options_.booked->peak(memory_class), "{} make {}, beyond the predicted peak of {} ({})",
-                  request(memory_class, name, rounded), in_class.count,
-                  options_.booked->peak(memory_class).count, usage(ledger_));
+                  request(memory_class, name, rounded), in_class.count, options_.booked->peak(memory_class).count,
+                  usage(ledger_));
     TRIREME_CHECK(in_all <= options_.booked->peak_sum(), "{} make {} in all, beyond the predicted peak of {} ({})",
                   request(memory_class, name, rounded), in_all.count, options_.booked->peak_sum().count,
                   usage(ledger_));
   }
   if (options_.limit && in_all > *options_.limit) {
     throw Error(ExitCode::kDoesNotFit, "memory", "allocate",
-                fmt::format("{} make {} in all, beyond the limit of {} bytes; {}",
-                            request(memory_class, name, rounded), format_exact(in_all.count),
-                            format_exact(options_.limit->count), usage(ledger_)),
+                fmt::format("{} make {} in all, beyond the limit of {} bytes; {}", request(memory_class, name, rounded),
+                            format_exact(in_all.count), format_exact(options_.limit->count), usage(ledger_)),
                 std::string(kHint));
   }
 }

@@ -2,9 +2,10 @@
 
 // The arena: the one place where a rank's training memory comes from. Every buffer is booked in the ledger under a
 // class before it exists; a booking beyond what the plan predicted for its class, or beyond the limit, is refused.
-// Freed buffers are kept by size and given out again, so a step allocates nothing from the system once it is warm.
-// What is kept counts: buffers in use and kept ones together never exceed the peak of the sum (of the prediction, where
-// there is one), so the ledger's figure bounds what the device holds. One rank, one thread.
+// Freed buffers are kept by size and given out again, so a warm step allocates nothing from the system. What is kept
+// counts: buffers in use and kept ones together never exceed the peak of the sum (of the prediction, where there is
+// one), so the ledger bounds what the device holds; where a step's sizes leave no room for all of them, kept ones go
+// back first. One rank, one thread.
 
 #include <cstddef>
 #include <map>
@@ -41,9 +42,9 @@ class Buffer {
 };
 
 struct ArenaOptions {
-  std::optional<Ledger> booked;  // the prediction: class peaks and the sum's peak may not be passed (InternalError)
-  std::optional<Bytes> limit;    // of the sum: Error kDoesNotFit with the ledger by class
-  bool poison = false;           // fill new buffers with NaN bytes: tests of stale reads
+  std::optional<Ledger> booked{};  // the prediction: class peaks and the sum's peak may not be passed (InternalError)
+  std::optional<Bytes> limit{};    // of the sum: Error kDoesNotFit with the ledger by class
+  bool poison = false;             // fill new buffers with NaN bytes: tests of stale reads
 };
 
 class Arena {
@@ -70,7 +71,7 @@ class Arena {
   Device& device_;
   ArenaOptions options_;
   Ledger ledger_;
-  Bytes held_;  // from the device: in use and kept
+  Bytes held_;                                            // from the device: in use and kept
   std::map<std::int64_t, std::vector<std::byte*>> free_;  // by rounded size
 };
 

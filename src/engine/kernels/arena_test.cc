@@ -129,9 +129,12 @@ TEST_F(ArenaTest, FreedBuffersAreGivenOutAgain) {
 TEST_F(ArenaTest, AWarmStepAllocatesNothing) {
   start();
   const auto step = [&] {
-    const Buffer a = weights({1000});
-    for (int layer = 0; layer < 3; ++layer) const Buffer b = saved({500});
-    const Buffer c = saved({300});
+    for (int layer = 0; layer < 3; ++layer) {
+      const Buffer a = weights({1000});
+      const Buffer b = saved({500});
+    }
+    const Buffer c = saved({500});
+    const Buffer d = weights({1000});
   };
   step();
   const int warm = device_.allocations;

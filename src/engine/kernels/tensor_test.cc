@@ -1,8 +1,8 @@
 #include "engine/kernels/tensor.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
+
+#include <gtest/gtest.h>
 
 #include "base/error.h"
 

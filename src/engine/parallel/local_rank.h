@@ -11,7 +11,7 @@ namespace trireme::parallel {
 
 struct LocalRankOptions {
   std::uint64_t seed = 1;
-  std::optional<Bytes> memory_limit;
+  std::optional<Bytes> memory_limit = std::nullopt;
   bool poison = false;  // tests: new buffers are NaN
 };
 

@@ -1,6 +1,7 @@
 #include "engine/train/run_config.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 namespace trireme::train {
@@ -224,7 +225,8 @@ Result<Json> override_value(const RunKey& key, const std::string& text) {
   Result<double> number = parse_count(text);
   if (!number) return wrong(key.name, text, fmt::format("must be {} {}", key.kind == "integer" ? "an" : "a", key.kind));
   const double x = *number;
-  if (key.kind == "integer" && x == static_cast<double>(static_cast<std::int64_t>(x))) {
+  constexpr double kLargest = 9e18;  // below 2^63
+  if (key.kind == "integer" && x < kLargest && x > -kLargest && x == std::floor(x)) {
     return Json(static_cast<std::int64_t>(x));
   }
   return Json(x);

@@ -24,8 +24,8 @@ struct TrainHooks {
 struct TrainOutcome {
   std::int64_t steps_done = 0;
   bool interrupted = false;
-  std::vector<telemetry::StepRecord> last;  // of the last step, if any
-  std::optional<double> validation_loss;    // of the end
+  std::optional<telemetry::StepRecord> last = std::nullopt;  // of the last step
+  std::optional<double> validation_loss = std::nullopt;    // of the end
   Ledger predicted;
   Ledger counted;
   Bytes resident;                           // anonymous and shared-memory pages at the end

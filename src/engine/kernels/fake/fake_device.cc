@@ -24,8 +24,7 @@ class FakeDevice : public Device {
   }
   // In order with the work that may still use the memory.
   void deallocate(std::byte* data, Bytes bytes) override {
-    queue_.push([this, data, bytes] { host_->deallocate(real_address(data), bytes); },
-                fake::WorkQueue::After::kAlways);
+    queue_.push([this, data, bytes] { host_->deallocate(real_address(data), bytes); }, fake::WorkQueue::After::kAlways);
   }
 
   void copy_to_device(std::byte* destination, const void* source, Bytes bytes) override {

@@ -17,7 +17,7 @@ namespace trireme::kernels {
 
 struct FakeOptions {
   // Before each operation the worker sleeps for a random time up to this: missing waits show up.
-  Seconds longest_delay;
+  Seconds longest_delay{};
   std::uint64_t delay_seed = 0;
 };
 
@@ -28,7 +28,9 @@ namespace fake {
 // Added to every address that leaves the device: no address space of 64 bits in use reaches so far, so a load faults.
 inline constexpr std::uintptr_t kPoison = std::uintptr_t{1} << 62;
 
-inline bool is_device_address(const void* address) { return (reinterpret_cast<std::uintptr_t>(address) & kPoison) != 0; }
+inline bool is_device_address(const void* address) {
+  return (reinterpret_cast<std::uintptr_t>(address) & kPoison) != 0;
+}
 
 }  // namespace fake
 }  // namespace trireme::kernels

@@ -20,8 +20,7 @@ namespace {
 
 // A Dropout with streams of its own, since the caller's may be gone when the worker reads them.
 struct OwnedDropout {
-  explicit OwnedDropout(const Dropout& spec)
-      : dropout(spec), streams(spec.streams.begin(), spec.streams.end()) {}
+  explicit OwnedDropout(const Dropout& spec) : dropout(spec), streams(spec.streams.begin(), spec.streams.end()) {}
   Dropout get() const {
     Dropout result = dropout;
     result.streams = streams;
@@ -111,19 +110,18 @@ void FakeKernels::residual_add(TensorView out, ConstTensorView residual, ConstTe
 void FakeKernels::apply_dropout(TensorView out, ConstTensorView x, const Dropout& dropout) {
   queue(&Kernels::apply_dropout, out, x, dropout);
 }
-void FakeKernels::embedding_forward(std::span<const std::int32_t> ids, ConstTensorView table,
-                                    std::int64_t row_begin, TensorView out) {
+void FakeKernels::embedding_forward(std::span<const std::int32_t> ids, ConstTensorView table, std::int64_t row_begin,
+                                    TensorView out) {
   queue(&Kernels::embedding_forward, ids, table, row_begin, out);
 }
-void FakeKernels::embedding_backward(std::span<const std::int32_t> ids, ConstTensorView d_out,
-                                     std::int64_t row_begin, TensorView d_table, bool accumulate) {
+void FakeKernels::embedding_backward(std::span<const std::int32_t> ids, ConstTensorView d_out, std::int64_t row_begin,
+                                     TensorView d_table, bool accumulate) {
   queue(&Kernels::embedding_backward, ids, d_out, row_begin, d_table, accumulate);
 }
 void FakeKernels::position_forward(ConstTensorView table, std::int64_t sequence, TensorView out) {
   queue(&Kernels::position_forward, table, sequence, out);
 }
-void FakeKernels::position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table,
-                                    bool accumulate) {
+void FakeKernels::position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table, bool accumulate) {
   queue(&Kernels::position_backward, d_out, sequence, d_table, accumulate);
 }
 void FakeKernels::norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,

@@ -32,8 +32,8 @@ class FakeKernels : public Kernels {
   void position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table, bool accumulate) override;
   void norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
                     TensorView y, TensorView stats) override;
-  void norm_apply(NormType type, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
-                  ConstTensorView bias, TensorView y) override;
+  void norm_apply(NormType type, ConstTensorView x, ConstTensorView stats, ConstTensorView weight, ConstTensorView bias,
+                  TensorView y) override;
   void norm_backward_input(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
                            ConstTensorView weight, ConstTensorView addend, TensorView d_x) override;
   void norm_backward_weight(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,

@@ -21,8 +21,8 @@ constexpr DType dtype_of() {
 // Calls function(T{}) with T = float or double.
 template <class Function>
 void with_type(DType dtype, Function&& function) {
-  TRIREME_CHECK(dtype == DType::kF32 || dtype == DType::kF64,
-                "the reference kernels compute in F32 and F64, not {}", dtype_name(dtype));
+  TRIREME_CHECK(dtype == DType::kF32 || dtype == DType::kF64, "the reference kernels compute in F32 and F64, not {}",
+                dtype_name(dtype));
   if (dtype == DType::kF32) {
     function(float{});
   } else {
@@ -54,13 +54,12 @@ void check_view(const BasicView<Pointer>& view, DType dtype, std::int64_t rows, 
   TRIREME_CHECK(view.rows == rows && view.columns == columns, "{} is [{}, {}], not [{}, {}]", name, view.rows,
                 view.columns, rows, columns);
   TRIREME_CHECK(view.data != nullptr || view.elements() == 0, "{} has no memory", name);
-  TRIREME_CHECK(view.rows <= 1 || view.row_stride >= view.columns,
-                "rows of {} overlap: stride {} of {} columns", name, view.row_stride, view.columns);
+  TRIREME_CHECK(view.rows <= 1 || view.row_stride >= view.columns, "rows of {} overlap: stride {} of {} columns", name,
+                view.row_stride, view.columns);
 }
 
 template <class T>
-Matrix<const T> readable(const ConstTensorView& view, std::int64_t rows, std::int64_t columns,
-                         std::string_view name) {
+Matrix<const T> readable(const ConstTensorView& view, std::int64_t rows, std::int64_t columns, std::string_view name) {
   check_view(view, dtype_of<T>(), rows, columns, name);
   return {reinterpret_cast<const T*>(view.data), rows, columns, view.row_stride};
 }

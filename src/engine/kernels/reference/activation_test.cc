@@ -32,8 +32,8 @@ class ReferenceActivation : public testing::TestWithParam<std::tuple<ActivationT
 TEST_P(ReferenceActivation, Gradient) {
   Tensor d_up = d_out_;  // in place
   Tensor d_gate(kRows, kColumns);
-  kernels_.activation_backward(type(), d_up.view(), gate_view(), up_.view(),
-                               gated() ? d_gate.view() : TensorView(), d_up.view());
+  kernels_.activation_backward(type(), d_up.view(), gate_view(), up_.view(), gated() ? d_gate.view() : TensorView(),
+                               d_up.view());
   expect_gradient(up_, d_up, [&] { return forward(); });
   if (gated()) expect_gradient(gate_, d_gate, [&] { return forward(); });
 }
@@ -60,9 +60,9 @@ TEST(ReferenceActivationValues, KnownPoints) {
 TEST(ReferenceActivationValues, AGradientWithoutItsGateIsRefused) {
   ReferenceKernels kernels;
   Tensor x(1, 3);
-  EXPECT_THROW(kernels.activation_backward(ActivationType::kSilu, x.view(), ConstTensorView(), x.view(),
-                                           x.view(), x.view()),
-               InternalError);
+  EXPECT_THROW(
+      kernels.activation_backward(ActivationType::kSilu, x.view(), ConstTensorView(), x.view(), x.view(), x.view()),
+      InternalError);
 }
 
 }  // namespace

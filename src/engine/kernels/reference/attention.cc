@@ -16,8 +16,8 @@ using reference::readable;
 using reference::writable;
 
 void check_shape(const AttentionShape& shape) {
-  TRIREME_CHECK(shape.sequences > 0 && shape.sequence > 0 && shape.head_dim > 0,
-                "{} sequences of {}, head_dim {}", shape.sequences, shape.sequence, shape.head_dim);
+  TRIREME_CHECK(shape.sequences > 0 && shape.sequence > 0 && shape.head_dim > 0, "{} sequences of {}, head_dim {}",
+                shape.sequences, shape.sequence, shape.head_dim);
   TRIREME_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{} heads share {} key/value heads",
                 shape.heads, shape.kv_heads);
   reference::check_dropout(shape.dropout, shape.sequences);
@@ -66,8 +66,7 @@ T dot(Matrix<const T> a, std::int64_t a_row, std::int64_t a_column, Matrix<const
 }
 
 template <class T>
-T score(const AttentionShape& shape, const Query& query, Matrix<const T> q, Matrix<const T> k,
-        std::int64_t key) {
+T score(const AttentionShape& shape, const Query& query, Matrix<const T> q, Matrix<const T> k, std::int64_t key) {
   return static_cast<T>(shape.scale) *
          dot(q, query.row, query.column, k, query.first_row + key, query.kv_column, shape.head_dim);
 }
@@ -87,8 +86,7 @@ void forward_of(const AttentionForward& work) {
   const auto k = readable<T>(work.k, tokens, shape.kv_heads * shape.head_dim, "k");
   const auto v = readable<T>(work.v, tokens, shape.kv_heads * shape.head_dim, "v");
   const auto out = writable<T>(work.out, tokens, shape.heads * shape.head_dim, "out");
-  const auto log_sum_exp =
-      writable<T>(work.log_sum_exp, shape.sequences * shape.heads, shape.sequence, "log_sum_exp");
+  const auto log_sum_exp = writable<T>(work.log_sum_exp, shape.sequences * shape.heads, shape.sequence, "log_sum_exp");
   check_scratch(work.scratch, work.q.dtype, attention_forward_scratch(shape.sequence, shape.head_dim));
 
   std::vector<T> scores(static_cast<std::size_t>(shape.sequence));
@@ -130,8 +128,7 @@ void backward_of(const AttentionBackward& work) {
   const auto v = readable<T>(work.v, tokens, kv_width, "v");
   const auto out = readable<T>(work.out, tokens, width, "out");
   const auto d_out = readable<T>(work.d_out, tokens, width, "d_out");
-  const auto log_sum_exp =
-      readable<T>(work.log_sum_exp, shape.sequences * shape.heads, shape.sequence, "log_sum_exp");
+  const auto log_sum_exp = readable<T>(work.log_sum_exp, shape.sequences * shape.heads, shape.sequence, "log_sum_exp");
   const auto d_q = writable<T>(work.d_q, tokens, width, "d_q");
   const auto d_k = writable<T>(work.d_k, tokens, kv_width, "d_k");
   const auto d_v = writable<T>(work.d_v, tokens, kv_width, "d_v");

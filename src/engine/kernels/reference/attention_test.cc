@@ -132,10 +132,9 @@ TEST_P(ReferenceAttention, LargeScoresDoNotOverflow) {
 INSTANTIATE_TEST_SUITE_P(Shapes, ReferenceAttention,
                          testing::Values(Case{2, 2, 0.0}, Case{4, 2, 0.0}, Case{3, 1, 0.0}, Case{2, 2, 0.3},
                                          Case{4, 2, 0.3}),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           return "Heads" + std::to_string(info.param.heads) + "Kv" +
-                                  std::to_string(info.param.kv_heads) +
-                                  (info.param.dropout > 0 ? "Dropout" : "");
+                         [](const testing::TestParamInfo<Case>& test) {
+                           return "Heads" + std::to_string(test.param.heads) + "Kv" +
+                                  std::to_string(test.param.kv_heads) + (test.param.dropout > 0 ? "Dropout" : "");
                          });
 
 TEST(ReferenceAttentionChecks, ShapesAreChecked) {
@@ -143,13 +142,14 @@ TEST(ReferenceAttentionChecks, ShapesAreChecked) {
   Tensor x(4, 6);
   Tensor log_sum_exp(6, 2);
   Tensor scratch(1, attention_forward_scratch(2, 2));
-  AttentionForward work{.shape = {.sequences = 2, .sequence = 2, .heads = 3, .kv_heads = 3, .head_dim = 2},
-                        .q = x.view(),
-                        .k = x.view(),
-                        .v = x.view(),
-                        .out = x.view(),
-                        .log_sum_exp = log_sum_exp.view(),
-                        .scratch = scratch.view()};
+  AttentionForward work{
+      .shape = {.sequences = 2, .sequence = 2, .heads = 3, .kv_heads = 3, .head_dim = 2, .dropout = {}},
+      .q = x.view(),
+      .k = x.view(),
+      .v = x.view(),
+      .out = x.view(),
+      .log_sum_exp = log_sum_exp.view(),
+      .scratch = scratch.view()};
   EXPECT_NO_THROW(kernels.attention_forward(work));
   AttentionForward uneven = work;
   uneven.shape.kv_heads = 2;

@@ -11,8 +11,7 @@
 namespace trireme::kernels::reference {
 
 inline void check_dropout(const Dropout& dropout, std::int64_t sequences) {
-  TRIREME_CHECK(dropout.probability >= 0.0 && dropout.probability < 1.0, "dropout probability {}",
-                dropout.probability);
+  TRIREME_CHECK(dropout.probability >= 0.0 && dropout.probability < 1.0, "dropout probability {}", dropout.probability);
   if (dropout.probability > 0.0) {
     TRIREME_CHECK_EQ(static_cast<std::int64_t>(dropout.streams.size()), sequences);
   }

@@ -36,8 +36,8 @@ void ReferenceKernels::column_sum(ConstTensorView x, TensorView out, bool accumu
   });
 }
 
-void ReferenceKernels::residual_add(TensorView out, ConstTensorView residual, ConstTensorView x,
-                                    ConstTensorView bias, const Dropout& dropout) {
+void ReferenceKernels::residual_add(TensorView out, ConstTensorView residual, ConstTensorView x, ConstTensorView bias,
+                                    const Dropout& dropout) {
   with_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto result = writable<T>(out, out.rows, out.columns, "out");

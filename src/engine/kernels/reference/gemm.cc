@@ -21,10 +21,9 @@ void gemm_of(const Gemm& work) {
   const std::int64_t rows = work.c.rows;
   const std::int64_t columns = work.c.columns;
   const std::int64_t inner = work.transpose_a ? work.a.rows : work.a.columns;
-  const auto a =
-      reference::readable<T>(work.a, work.transpose_a ? inner : rows, work.transpose_a ? rows : inner, "a");
-  const auto b = reference::readable<T>(work.b, work.transpose_b ? columns : inner,
-                                        work.transpose_b ? inner : columns, "b");
+  const auto a = reference::readable<T>(work.a, work.transpose_a ? inner : rows, work.transpose_a ? rows : inner, "a");
+  const auto b =
+      reference::readable<T>(work.b, work.transpose_b ? columns : inner, work.transpose_b ? inner : columns, "b");
   const auto c = reference::writable<T>(work.c, rows, columns, "c");
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {

@@ -15,8 +15,7 @@ using reference::writable;
 using reference::writable_vector;
 
 // The local column of row t's target; outside [0, columns) it belongs to another rank.
-std::int64_t target_column(std::span<const std::int32_t> targets, std::int64_t t,
-                           std::int64_t vocabulary_begin) {
+std::int64_t target_column(std::span<const std::int32_t> targets, std::int64_t t, std::int64_t vocabulary_begin) {
   return targets[static_cast<std::size_t>(t)] - vocabulary_begin;
 }
 
@@ -66,9 +65,9 @@ void ReferenceKernels::cross_entropy_loss(ConstTensorView row_max, ConstTensorVi
   });
 }
 
-void ReferenceKernels::cross_entropy_backward(TensorView logits, ConstTensorView row_max,
-                                              ConstTensorView row_sum, std::span<const std::int32_t> targets,
-                                              std::int64_t vocabulary_begin, double scale) {
+void ReferenceKernels::cross_entropy_backward(TensorView logits, ConstTensorView row_max, ConstTensorView row_sum,
+                                              std::span<const std::int32_t> targets, std::int64_t vocabulary_begin,
+                                              double scale) {
   TRIREME_CHECK_EQ(static_cast<std::int64_t>(targets.size()), logits.rows);
   with_type(logits.dtype, [&](auto zero) {
     using T = decltype(zero);

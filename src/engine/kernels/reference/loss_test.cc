@@ -60,8 +60,7 @@ TEST_F(ReferenceLoss, VocabularyHalvesCombineToTheWhole) {
   constexpr std::int64_t kHalf = kVocabulary / 2;
   Tensor maximum(2, kRows);
   for (std::int64_t half = 0; half < 2; ++half) {
-    kernels_.row_maximum(column_range(logits_.view(), half * kHalf, kHalf),
-                         row_range(maximum.view(), half, 1));
+    kernels_.row_maximum(column_range(logits_.view(), half * kHalf, kHalf), row_range(maximum.view(), half, 1));
   }
   Tensor combined(1, kRows);
   for (std::int64_t t = 0; t < kRows; ++t) combined(0, t) = std::max(maximum(0, t), maximum(1, t));
@@ -71,8 +70,8 @@ TEST_F(ReferenceLoss, VocabularyHalvesCombineToTheWhole) {
   Tensor logit(1, kRows);
   for (std::int64_t half = 0; half < 2; ++half) {
     Tensor part(2, kRows);
-    kernels_.softmax_sum(column_range(logits_.view(), half * kHalf, kHalf), combined.view(), kTargets,
-                         half * kHalf, row_range(part.view(), 0, 1), row_range(part.view(), 1, 1));
+    kernels_.softmax_sum(column_range(logits_.view(), half * kHalf, kHalf), combined.view(), kTargets, half * kHalf,
+                         row_range(part.view(), 0, 1), row_range(part.view(), 1, 1));
     kernels_.add(sums.view(), row_range(part.view(), 0, 1));
     kernels_.add(logit.view(), row_range(part.view(), 1, 1));
   }
@@ -82,11 +81,10 @@ TEST_F(ReferenceLoss, VocabularyHalvesCombineToTheWhole) {
   for (std::int64_t t = 0; t < kRows; ++t) EXPECT_NEAR(loss(0, t), loss_(0, t), 1e-15);
 
   for (std::int64_t half = 0; half < 2; ++half) {
-    kernels_.cross_entropy_backward(column_range(logits_.view(), half * kHalf, kHalf), combined.view(),
-                                    sums.view(), kTargets, half * kHalf, 1.0);
+    kernels_.cross_entropy_backward(column_range(logits_.view(), half * kHalf, kHalf), combined.view(), sums.view(),
+                                    kTargets, half * kHalf, 1.0);
   }
-  for (std::size_t i = 0; i < whole.values.size(); ++i)
-    EXPECT_NEAR(logits_.values[i], whole.values[i], 1e-15);
+  for (std::size_t i = 0; i < whole.values.size(); ++i) EXPECT_NEAR(logits_.values[i], whole.values[i], 1e-15);
 }
 
 TEST_F(ReferenceLoss, LargeLogitsDoNotOverflow) {
@@ -97,8 +95,8 @@ TEST_F(ReferenceLoss, LargeLogitsDoNotOverflow) {
 TEST_F(ReferenceLoss, ShapesAreChecked) {
   Tensor wrong(1, kRows + 1);
   EXPECT_THROW(kernels_.row_maximum(logits_.view(), wrong.view()), InternalError);
-  EXPECT_THROW(kernels_.softmax_sum(logits_.view(), row_max_.view(), std::span(kTargets).first(2), 0,
-                                    row_sum_.view(), target_logit_.view()),
+  EXPECT_THROW(kernels_.softmax_sum(logits_.view(), row_max_.view(), std::span(kTargets).first(2), 0, row_sum_.view(),
+                                    target_logit_.view()),
                InternalError);
   EXPECT_THROW(kernels_.cross_entropy_backward(logits_.view(), row_max_.view(), row_sum_.view(),
                                                std::span(kTargets).first(2), 0, 1.0),

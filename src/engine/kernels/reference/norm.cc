@@ -36,8 +36,8 @@ T normalised(Matrix<const T> x, Matrix<const T> stats, std::int64_t t, std::int6
 
 }  // namespace
 
-void ReferenceKernels::norm_forward(NormType type, ConstTensorView x, ConstTensorView weight,
-                                    ConstTensorView bias, double epsilon, TensorView y, TensorView stats) {
+void ReferenceKernels::norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+                                    double epsilon, TensorView y, TensorView stats) {
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto values = readable<T>(x, x.rows, x.columns, "x");
@@ -51,8 +51,8 @@ void ReferenceKernels::norm_forward(NormType type, ConstTensorView x, ConstTenso
   norm_apply(type, x, stats, weight, bias, y);
 }
 
-void ReferenceKernels::norm_apply(NormType type, ConstTensorView x, ConstTensorView stats,
-                                  ConstTensorView weight, ConstTensorView bias, TensorView y) {
+void ReferenceKernels::norm_apply(NormType type, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
+                                  ConstTensorView bias, TensorView y) {
   TRIREME_CHECK(type == NormType::kLayerNorm || bias.empty(), "an RMS norm has no bias");
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -73,9 +73,8 @@ void ReferenceKernels::norm_apply(NormType type, ConstTensorView x, ConstTensorV
 
 // With n = normalised x and g = d_y weight:  d_x = addend + r (g - mean(g) - n mean(g n)), without mean(g)
 // for RMS.
-void ReferenceKernels::norm_backward_input(NormType type, ConstTensorView d_y, ConstTensorView x,
-                                           ConstTensorView stats, ConstTensorView weight,
-                                           ConstTensorView addend, TensorView d_x) {
+void ReferenceKernels::norm_backward_input(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
+                                           ConstTensorView weight, ConstTensorView addend, TensorView d_x) {
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto gradient = readable<T>(d_y, x.rows, x.columns, "d_y");

@@ -26,8 +26,7 @@ class ReferenceNorm : public testing::TestWithParam<NormType> {
   bool layer() const { return GetParam() == NormType::kLayerNorm; }
   ConstTensorView bias_view() const { return layer() ? ConstTensorView(bias_.view()) : ConstTensorView(); }
   double forward() {
-    kernels_.norm_forward(GetParam(), x_.view(), weight_.view(), bias_view(), kEpsilon, y_.view(),
-                          stats_.view());
+    kernels_.norm_forward(GetParam(), x_.view(), weight_.view(), bias_view(), kEpsilon, y_.view(), stats_.view());
     return weighted_sum(d_y_, y_);
   }
 
@@ -61,8 +60,8 @@ TEST_P(ReferenceNorm, ApplyGivesTheSameBits) {
 TEST_P(ReferenceNorm, InputGradient) {
   forward();
   Tensor d_x(kRows, kColumns);
-  kernels_.norm_backward_input(GetParam(), d_y_.view(), x_.view(), stats_.view(), weight_.view(),
-                               ConstTensorView(), d_x.view());
+  kernels_.norm_backward_input(GetParam(), d_y_.view(), x_.view(), stats_.view(), weight_.view(), ConstTensorView(),
+                               d_x.view());
   expect_gradient(x_, d_x, [&] { return forward(); });
 
   forward();
@@ -81,8 +80,8 @@ TEST_P(ReferenceNorm, WeightGradient) {
   Tensor d_bias(1, kColumns, 7.0);
   const TensorView d_bias_view = layer() ? d_bias.view() : TensorView();
   const auto backward = [&](bool accumulate) {
-    kernels_.norm_backward_weight(GetParam(), d_y_.view(), x_.view(), stats_.view(), d_weight.view(),
-                                  d_bias_view, accumulate);
+    kernels_.norm_backward_weight(GetParam(), d_y_.view(), x_.view(), stats_.view(), d_weight.view(), d_bias_view,
+                                  accumulate);
   };
   backward(false);
   expect_gradient(weight_, d_weight, [&] { return forward(); });
@@ -100,11 +99,11 @@ TEST(ReferenceNormChecks, RmsHasNoBias) {
   Tensor x(2, 3, 1.0);
   Tensor weight(1, 3);
   Tensor stats(2, 2);
-  EXPECT_THROW(kernels.norm_forward(NormType::kRmsNorm, x.view(), weight.view(), weight.view(), kEpsilon,
-                                    x.view(), stats.view()),
+  EXPECT_THROW(kernels.norm_forward(NormType::kRmsNorm, x.view(), weight.view(), weight.view(), kEpsilon, x.view(),
+                                    stats.view()),
                InternalError);
-  EXPECT_THROW(kernels.norm_backward_weight(NormType::kRmsNorm, x.view(), x.view(), stats.view(),
-                                            weight.view(), weight.view(), false),
+  EXPECT_THROW(kernels.norm_backward_weight(NormType::kRmsNorm, x.view(), x.view(), stats.view(), weight.view(),
+                                            weight.view(), false),
                InternalError);
 }
 

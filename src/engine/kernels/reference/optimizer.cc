@@ -13,8 +13,8 @@ using reference::with_type;
 using reference::writable_vector;
 
 // Loshchilov and Hutter, "Decoupled weight decay regularization", 2019; the decay before the step.
-void ReferenceKernels::adamw(const AdamW& step, TensorView weights, ConstTensorView gradients,
-                             TensorView first_moment, TensorView second_moment) {
+void ReferenceKernels::adamw(const AdamW& step, TensorView weights, ConstTensorView gradients, TensorView first_moment,
+                             TensorView second_moment) {
   with_type(weights.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t size = weights.elements();
@@ -52,8 +52,7 @@ void ReferenceKernels::square_blocks(ConstTensorView x, TensorView blocks) {
         const double value = values[i];
         chain[static_cast<std::size_t>((i - begin) % kChains)] += value * value;
       }
-      sums[block] =
-          ((chain[0] + chain[1]) + (chain[2] + chain[3])) + ((chain[4] + chain[5]) + (chain[6] + chain[7]));
+      sums[block] = ((chain[0] + chain[1]) + (chain[2] + chain[3])) + ((chain[4] + chain[5]) + (chain[6] + chain[7]));
     }
   });
 }

@@ -43,8 +43,7 @@ TEST(ReferenceAdamW, TwoStepsByHand) {
 
 TEST(ReferenceAdamW, APartStepsAsInTheWhole) {
   ReferenceKernels kernels;
-  const AdamW step{
-      .learning_rate = 1e-3, .weight_decay = 0.1, .bias_correction1 = 0.1, .bias_correction2 = 0.05};
+  const AdamW step{.learning_rate = 1e-3, .weight_decay = 0.1, .bias_correction1 = 0.1, .bias_correction2 = 0.05};
   const auto g = TestTensor<float>::random(1, 19, "g");
   auto w = TestTensor<float>::random(1, 19, "w");
   auto part = w;

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <cstring>
 #include <new>
+
+#include <fmt/format.h>
 
 #include "base/error.h"
 #include "engine/kernels/device.h"

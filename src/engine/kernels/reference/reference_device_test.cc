@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cstdint>
+
+#include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "engine/kernels/device.h"
@@ -33,8 +33,7 @@ TEST(ReferenceDevice, OutOfMemoryIsAnErrorThatSaysSo) {
     FAIL() << "2^60 bytes were found";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kDoesNotFit);
-    EXPECT_NE(std::string(error.what()).find("1,152,921,504,606,846,976 bytes"), std::string::npos)
-        << error.what();
+    EXPECT_NE(std::string(error.what()).find("1,152,921,504,606,846,976 bytes"), std::string::npos) << error.what();
   }
 }
 

@@ -30,16 +30,15 @@ class ReferenceKernels : public Kernels {
   void embedding_backward(std::span<const std::int32_t> ids, ConstTensorView d_out, std::int64_t row_begin,
                           TensorView d_table, bool accumulate) override;
   void position_forward(ConstTensorView table, std::int64_t sequence, TensorView out) override;
-  void position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table,
-                         bool accumulate) override;
-  void rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table,
-              std::int64_t sequence, bool inverse) override;
+  void position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table, bool accumulate) override;
+  void rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table, std::int64_t sequence,
+              bool inverse) override;
 
   // norm.cc
-  void norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
-                    double epsilon, TensorView y, TensorView stats) override;
-  void norm_apply(NormType type, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
-                  ConstTensorView bias, TensorView y) override;
+  void norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias, double epsilon,
+                    TensorView y, TensorView stats) override;
+  void norm_apply(NormType type, ConstTensorView x, ConstTensorView stats, ConstTensorView weight, ConstTensorView bias,
+                  TensorView y) override;
   void norm_backward_input(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
                            ConstTensorView weight, ConstTensorView addend, TensorView d_x) override;
   void norm_backward_weight(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
@@ -50,10 +49,9 @@ class ReferenceKernels : public Kernels {
   void attention_backward(const AttentionBackward& work) override;
 
   // activation.cc
-  void activation_forward(ActivationType type, ConstTensorView gate, ConstTensorView up,
-                          TensorView out) override;
-  void activation_backward(ActivationType type, ConstTensorView d_out, ConstTensorView gate,
-                           ConstTensorView up, TensorView d_gate, TensorView d_up) override;
+  void activation_forward(ActivationType type, ConstTensorView gate, ConstTensorView up, TensorView out) override;
+  void activation_backward(ActivationType type, ConstTensorView d_out, ConstTensorView gate, ConstTensorView up,
+                           TensorView d_gate, TensorView d_up) override;
 
   // loss.cc
   void row_maximum(ConstTensorView logits, TensorView row_max) override;

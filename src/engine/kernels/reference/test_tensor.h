@@ -2,14 +2,14 @@
 
 // Host tensors for the tests of kernels, and gradients by differences.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string_view>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "base/random.h"
 #include "engine/kernels/reference/access.h"
@@ -45,8 +45,7 @@ struct TestTensor {
     return make_view(reinterpret_cast<std::byte*>(values.data()), reference::dtype_of<T>(), rows, columns);
   }
   ConstTensorView view() const {
-    return make_view(reinterpret_cast<const std::byte*>(values.data()), reference::dtype_of<T>(), rows,
-                     columns);
+    return make_view(reinterpret_cast<const std::byte*>(values.data()), reference::dtype_of<T>(), rows, columns);
   }
 };
 

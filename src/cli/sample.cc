@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "engine/data/tokenizer.h"
+#include "engine/train/generate.h"
+#include "model/config.h"
+
+namespace trireme::cli {
+
+void declare_sample(Command& root, Env& env) {
+  struct Options {
+    std::string model;
+    std::string prompt = "The ";
+    std::string tokenizer = "byte";
+    train::GenerateOptions generate;
+    std::int64_t seed = 1;
+  };
+  auto options = std::make_shared<Options>();
+  Command& command = root.command("sample", "Write text with a trained model (a look at it, not a server)");
+  command.positional("model", options->model, "directory with config.json and safetensors", true);
+  command.option("prompt", options->prompt, "text to go on from");
+  command.option("tokenizer", options->tokenizer, "of the run's data: byte");
+  command.option("tokens", options->generate.tokens, "how many to write");
+  command.option("context", options->generate.context, "tokens that the model sees");
+  command.option("temperature", options->generate.temperature, "0: always the likeliest token");
+  command.option("seed", options->seed, "the same seed writes the same text");
+  command.examples("  trireme sample runs/demo/model --prompt 'In the beginning' --tokens 300");
+  command.run([options, &env] {
+    const std::unique_ptr<data::Tokenizer> tokenizer = data::make_tokenizer(options->tokenizer).or_throw();
+    const model::Config config = model::load_config(env, options->model).or_throw();
+    if (tokenizer->vocabulary_size() > config.vocabulary) {
+      throw Error(Failure{.option = "--tokenizer",
+                          .value = options->tokenizer,
+                          .rule = fmt::format("has {} tokens, the model's vocabulary {}",
+                                              tokenizer->vocabulary_size(), config.vocabulary),
+                          .nearest = ""});
+    }
+    train::GenerateOptions job = options->generate;
+    job.model_directory = options->model;
+    job.prompt = tokenizer->encode(options->prompt);
+    job.seed = static_cast<std::uint64_t>(options->seed);
+    job.threads = env.core_count();
+    const std::unique_ptr<Log> log = make_stderr_log();
+    fmt::print("{}", options->prompt);
+    train::generate(env, *log, job, [&](std::int32_t token) {
+      // A model with more rows than the tokenizer has tokens may name one that stands for nothing.
+      const bool known = token < tokenizer->vocabulary_size();
+      fmt::print("{}", known ? tokenizer->decode(std::span(&token, 1)) : std::string("?"));
+      std::fflush(stdout);
+    });
+    fmt::print("\n");
+    return ExitCode::kDone;
+  });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,113 @@
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "engine/train/trainer.h"
+#include "report/ledger_table.h"
+
+namespace trireme::cli {
+namespace {
+
+// A signal handler can reach nothing but a static. The first Ctrl-C asks for an end after the step, the second ends at
+// once, as if none had been caught.
+std::atomic<bool> interrupted{false};  // NOLINT
+
+void on_interrupt(int signal) {
+  if (interrupted.exchange(true)) std::signal(signal, SIG_DFL);
+}
+
+struct Options {
+  std::string file;
+  std::string out;
+  bool dry_run = false;
+  bool overwrite = false;
+  bool json = false;
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+Json outcome_json(const train::TrainOutcome& outcome) {
+  Json json = Json::object({{"steps", outcome.steps_done},
+                            {"interrupted", outcome.interrupted},
+                            {"out", outcome.out},
+                            {"gemm_flops_per_s", outcome.gemm_flops_per_s},
+                            {"resident_bytes", outcome.resident.count},
+                            {"predicted", report::ledger_json(outcome.predicted)},
+                            {"counted", report::ledger_json(outcome.counted)}});
+  if (outcome.last) json["last"] = telemetry::to_json(*outcome.last);
+  if (outcome.validation_loss) json["validation_loss"] = *outcome.validation_loss;
+  return json;
+}
+
+void print_outcome(const train::TrainOutcome& outcome) {
+  fmt::print("\n{}\n", report::ledger_table(outcome.predicted, outcome.counted, outcome.resident));
+  fmt::print("{} after {} steps", outcome.interrupted ? "interrupted" : "done", outcome.steps_done);
+  if (outcome.last) fmt::print(", loss {:.4f}", outcome.last->loss);
+  if (outcome.validation_loss) fmt::print(", validation loss {:.4f}", *outcome.validation_loss);
+  fmt::print("\n  {0}/run.toml       the resolved run\n  {0}/metrics.jsonl  a line a step\n"
+             "  {0}/model          config.json and model.safetensors, as Hugging Face reads them\n",
+             outcome.out);
+}
+
+ExitCode dry_run(const train::ResolvedRun& run, bool json) {
+  const Ledger predicted = parallel::predicted_ledger(run.plan);
+  if (json) {
+    fmt::print("{}\n", Json::object({{"parameters", run.plan.table.total()},
+                                     {"tokens_per_step", plan::tokens_per_step(run.config.batch)},
+                                     {"predicted", report::ledger_json(predicted)}})
+                           .dump(2));
+    return ExitCode::kDone;
+  }
+  fmt::print("{}\n{}\n{}", train::to_toml(run.config), train::describe_run(run),
+             "\n" + report::ledger_table(predicted, std::nullopt, std::nullopt));
+  return ExitCode::kDone;
+}
+
+ExitCode run_train(Env& env, Options options) {
+  if (!options.out.empty()) options.settings.emplace_back("out.directory", options.out);
+  if (options.overwrite) options.settings.emplace_back("out.overwrite", "true");
+  const train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
+  const train::ResolvedRun run = train::resolve_run(env, config);
+  if (options.dry_run) return dry_run(run, options.json);
+
+  const std::unique_ptr<Log> log = make_stderr_log();
+  fmt::print(stderr, "{}", train::describe_run(run));
+  std::signal(SIGINT, on_interrupt);
+  const train::TrainOutcome outcome =
+      train::train(env, *log, run,
+                   {.stop_requested = [] { return interrupted.load(); },
+                    .put = [](const std::string& text) { fmt::print(stderr, "{}", text); },
+                    .terminal = isatty(STDERR_FILENO) == 1});
+  if (options.json) {
+    fmt::print("{}\n", outcome_json(outcome).dump(2));
+  } else {
+    print_outcome(outcome);
+  }
+  return outcome.interrupted ? ExitCode::kInterrupted : ExitCode::kDone;
+}
+
+}  // namespace
+
+void declare_train(Command& root, Env& env) {
+  auto options = std::make_shared<Options>();
+  Command& command = root.command("train", "Train a model");
+  command.positional("run", options->file, "run.toml", true);
+  command.option("out", options->out, "run directory (out.directory)");
+  command.flag("dry-run", options->dry_run, "print the resolved run, the ledger and the batch equation, and stop");
+  command.flag("overwrite", options->overwrite, "write into a run directory that exists");
+  command.flag("json", options->json, "one JSON object on standard output");
+  command.settings(options->settings);
+  std::string keys = "Every key of run.toml can be given as --section.key value:\n";
+  for (const train::RunKey& key : train::run_keys()) {
+    keys += fmt::format("  --{:<38} {}: {}\n", key.name, key.kind, key.help);
+  }
+  command.examples("  trireme train examples/runs/demo.toml --out runs/one\n"
+                   "  trireme train run.toml --dry-run --train.micro_batch 8\n"
+                   "  trireme train run.toml --train.steps 50 --layout.recompute full --overwrite\n\n" + keys);
+  command.run([options, &env] { return run_train(env, *options); });
+}
+
+}  // namespace trireme::cli

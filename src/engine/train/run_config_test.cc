@@ -1,0 +1,92 @@
+#include "engine/train/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include "base/fake_env.h"
+
+namespace trireme::train {
+namespace {
+
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+Result<RunConfig> from(const std::string& toml, const Overrides& overrides = {}) {
+  Result<Json> file = parse_toml(toml, "run.toml");
+  if (!file) return file.failure();
+  return make_run_config(*file, overrides);
+}
+
+const std::string kLeast = "[model]\nconfig = 'm'\n[data]\ntrain = 't'\n";
+
+std::string refusal(const std::string& toml, const Overrides& overrides = {}) {
+  const Result<RunConfig> config = from(toml, overrides);
+  return config.ok() ? "" : config.failure().sentence();
+}
+
+TEST(RunConfig, ReadsSectionsAndKeepsDefaults) {
+  const RunConfig config =
+      from(kLeast + "[train]\nsteps = 7\n[optimizer]\nlearning_rate = 0.5\ndecay = 'linear'\n[layout]\nrecompute = 'full'\n")
+          .value();
+  EXPECT_EQ(config.steps, 7);
+  EXPECT_EQ(config.learning_rate.total_steps, 7);
+  EXPECT_EQ(config.learning_rate.peak, 0.5);
+  EXPECT_EQ(config.learning_rate.decay, optim::Decay::kLinear);
+  EXPECT_EQ(config.layout.recompute, model::Recompute::kFull);
+  EXPECT_EQ(config.layout.tp, 1);
+}
+
+TEST(RunConfig, TheCommandLineWinsOverTheFile) {
+  const RunConfig config = from(kLeast + "[train]\nsteps = 7\n",
+                                {{"train.steps", "50"}, {"layout.tp", "4"}, {"optimizer.learning_rate", "1e-3"},
+                                 {"out.overwrite", "true"}, {"model.config", "other"}})
+                               .value();
+  EXPECT_EQ(config.steps, 50);
+  EXPECT_EQ(config.layout.tp, 4);
+  EXPECT_EQ(config.learning_rate.peak, 1e-3);
+  EXPECT_TRUE(config.overwrite);
+  EXPECT_EQ(config.model_config, "other");
+}
+
+TEST(RunConfig, UnknownKeysAreRefusedWithTheNearestName) {
+  EXPECT_NE(refusal(kLeast + "[train]\nstepz = 7\n").find("train.steps"), std::string::npos);
+  EXPECT_NE(refusal(kLeast, {{"layot.tp", "2"}}).find("layout.tp"), std::string::npos);
+  EXPECT_NE(refusal(kLeast + "[checkpoint]\ninterval = 5\n").find("checkpoint.interval"), std::string::npos);
+  EXPECT_NE(refusal("steps = 3\n").find("steps"), std::string::npos);
+}
+
+TEST(RunConfig, WrongValuesNameTheRule) {
+  for (const char* wrong :
+       {"[train]\nsteps = 0\n", "[train]\nsteps = 'x'\n", "[train]\nsteps = 1.5\n", "[optimizer]\nbeta1 = 1.0\n",
+        "[optimizer]\nlearning_rate = -1.0\n", "[optimizer]\ndecay = 'cos'\n", "[layout]\nrecompute = 'some'\n",
+        "[layout]\nsequence_parallel = 1\n", "[out]\ndirectory = 3\n", "[optimizer]\nwarmup_steps = 1000\n",
+        "[optimizer]\ndecay_steps = 5\n", "[optimizer]\nmin_learning_rate = 1.0\n", "[layout]\ntp = 3000000000\n"}) {
+    EXPECT_NE(refusal(kLeast + wrong), "") << wrong;
+  }
+  EXPECT_NE(refusal(kLeast, {{"train.steps", "many"}}), "");
+  EXPECT_NE(refusal(kLeast, {{"train.steps", "1e30"}}), "");
+  EXPECT_NE(refusal("[data]\ntrain = 't'\n").find("model.config"), std::string::npos);
+  EXPECT_NE(refusal("[model]\nconfig = 'm'\n").find("data.train"), std::string::npos);
+  EXPECT_NE(refusal("layout = 'auto'\n" + kLeast).find("layout"), std::string::npos);
+}
+
+TEST(RunConfig, ReduceFollowsTheZeroStageUnlessGiven) {
+  EXPECT_EQ(from(kLeast + "[layout]\nzero = 3\n").value().layout.reduce, plan::ReduceWhen::kMicrobatch);
+  EXPECT_EQ(from(kLeast + "[layout]\nzero = 3\nreduce = 'step'\n").value().layout.reduce, plan::ReduceWhen::kStep);
+  EXPECT_EQ(from(kLeast, {{"layout.zero", "2"}, {"layout.reduce", "step"}}).value().layout.reduce,
+            plan::ReduceWhen::kStep);
+}
+
+TEST(RunConfig, TheResolvedFileIsTheSameRun) {
+  const RunConfig config = from(kLeast, {{"train.steps", "50"}, {"optimizer.epsilon", "1e-9"}}).value();
+  const RunConfig again = from(to_toml(config)).value();
+  for (const RunKey& key : run_keys()) EXPECT_EQ(key.get(again), key.get(config)) << key.name;
+}
+
+TEST(RunConfig, AMissingFileIsNamed) {
+  FakeEnv env;
+  const Result<RunConfig> config = load_run_config(env, "nothing.toml", {});
+  ASSERT_FALSE(config.ok());
+  EXPECT_NE(config.failure().sentence().find("nothing.toml"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::train
