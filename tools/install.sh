@@ -8,7 +8,7 @@ packages_of() {
     build | test)
       echo g++ cmake ninja-build ccache \
         libdnnl-dev libhwy-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
-        libxxhash-dev libgtest-dev libgmock-dev python3-minimal
+        libxxhash-dev libgtest-dev libgmock-dev python3
       ;;
     tidy) echo "$(packages_of build)" clang-format clang-tidy-16 ;;
     coverage) echo "$(packages_of build)" gcovr ;;

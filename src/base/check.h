@@ -36,10 +36,11 @@ inline std::string check_message() { return {}; }
       ::trireme::detail::check_failed(#condition, "", ::trireme::detail::check_message(__VA_ARGS__)); \
   } while (false)
 
+// Copies, not references: an operand may be a part of a temporary.
 #define TRIREME_CHECK_OP_(a, op, b)                                             \
   do {                                                                          \
-    const auto& check_a_ = (a);                                                 \
-    const auto& check_b_ = (b);                                                 \
+    const auto check_a_ = (a);                                                  \
+    const auto check_b_ = (b);                                                  \
     if (!(check_a_ op check_b_)) [[unlikely]]                                   \
       ::trireme::detail::check_op_failed(#a " " #op " " #b, check_a_, check_b_, \
                                          std::source_location::current());      \

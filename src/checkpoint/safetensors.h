@@ -5,8 +5,10 @@
 //   N bytes   JSON, starting with '{', padded at its end with blanks:
 //             {"name": {"dtype": "BF16", "shape": [4, 8], "data_offsets": [begin, end]}, ...,
 //              "__metadata__": {"key": "text", ...}}
-//   the rest  the tensors, row-major, little-endian; offsets count from here; no overlaps, no holes, nothing after
-// A model may be cut into several files; model.safetensors.index.json then has {"weight_map": {"name": "file", ...}}.
+//   the rest  the tensors, row-major, little-endian; offsets count from here; no overlaps, no holes, nothing
+//   after
+// A model may be cut into several files; model.safetensors.index.json then has {"weight_map": {"name":
+// "file", ...}}.
 
 #include <cstdint>
 #include <map>
@@ -27,12 +29,14 @@ namespace trireme::checkpoint {
 inline constexpr const char* kSafetensorsFile = "model.safetensors";
 inline constexpr const char* kSafetensorsIndexFile = "model.safetensors.index.json";
 
+inline constexpr std::int64_t kSafetensorsHeaderLimit = 100'000'000;
+
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
 // A tensor in a file.
 struct StoredTensor {
   std::string name;
-  std::string type;            // as the file writes it; files may hold types that this program does not compute with
+  std::string type;  // as the file writes it; files may hold types that this program does not compute with
   std::optional<DType> dtype;  // where it does
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0;  // bytes [begin, end) of the file
@@ -43,12 +47,12 @@ struct StoredTensor {
   std::int64_t bytes() const { return end - begin; }
 };
 
-// One file or all files of a model, opened and checked; tensors are read a slice at a time. Immutable, so any number
-// of threads may read.
+// One file or all files of a model, opened and checked; tensors are read a slice at a time. Immutable, so any
+// number of threads may read.
 class SafetensorsReader {
  public:
-  // path: a .safetensors file, an index, or a directory that has either. What is wrong with a file is refused with
-  // its name (kStorage), before any tensor is read.
+  // path: a .safetensors file, an index, or a directory that has either. What is wrong with a file is refused
+  // with its name (kStorage), before any tensor is read.
   static Result<SafetensorsReader> open(Env& env, const std::string& path);
 
   const std::vector<std::string>& files() const { return paths_; }
@@ -57,11 +61,11 @@ class SafetensorsReader {
   const StoredTensor* find(std::string_view name) const;  // null if there is none
   const Metadata& metadata() const { return metadata_; }  // of all files, the first of equal keys
 
-  // The elements [begin[d], begin[d] + extent[d]) of each dimension d as float32, row-major, converted exactly from
-  // F32, BF16 or F16. Only the rows needed are read, through a few MiB of memory. Error: no such tensor, another type,
-  // a slice that is not inside the shape, a failing read.
-  void read_slice(std::string_view name, std::span<const std::int64_t> begin, std::span<const std::int64_t> extent,
-                  std::span<float> out) const;
+  // The elements [begin[d], begin[d] + extent[d]) of each dimension d as float32, row-major, converted
+  // exactly from F32, BF16 or F16. Only the rows needed are read, through a few MiB of memory. Error: no such
+  // tensor, another type, a slice that is not inside the shape, a failing read.
+  void read_slice(std::string_view name, std::span<const std::int64_t> begin,
+                  std::span<const std::int64_t> extent, std::span<float> out) const;
   // Rows [first, first + count) of dimension 0.
   void read_rows(std::string_view name, std::int64_t first, std::int64_t count, std::span<float> out) const;
   // The whole tensor.
@@ -88,39 +92,5 @@ struct SafetensorsHeader {
   Metadata metadata;
 };
 Result<SafetensorsHeader> read_safetensors_header(const RandomReader& reader, const std::string& path);
-
-struct TensorSpec {
-  std::string name;
-  DType dtype = DType::kF32;
-  std::vector<std::int64_t> shape;
-};
-
-// Writes one file. The header is written first, so all tensors are named at the start; data then come tensor by
-// tensor, in any order, a tensor in one or more pieces. The file appears, durable, with finish().
-class SafetensorsWriter {
- public:
-  // Names must be distinct (InternalError). In the file, tensors of larger elements come first, else as listed, so
-  // that every tensor is aligned to its elements.
-  SafetensorsWriter(Env& env, const std::string& path, std::vector<TensorSpec> tensors,
-                    const Metadata& metadata = {{"format", "pt"}});
-
-  // The next bytes of a tensor. More than it has: InternalError.
-  void write(std::string_view name, std::span<const std::byte> data);
-  // The same from float32, rounded to the tensor's type (F32, BF16, F16).
-  void write_floats(std::string_view name, std::span<const float> values);
-  // InternalError if a tensor is not complete.
-  void finish();
-
- private:
-  struct Part {
-    DType dtype = DType::kF32;
-    std::int64_t next = 0;  // byte of the file where the next piece goes
-    std::int64_t end = 0;
-  };
-  Part& part(std::string_view name);
-
-  std::map<std::string, Part, std::less<>> parts_;
-  AtomicFile file_;
-};
 
 }  // namespace trireme::checkpoint

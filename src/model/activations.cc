@@ -77,9 +77,8 @@ SavedActivation gradient(Saved name, Width width, Split split) {
           .gradient = true};
 }
 
-// Weight gradients of linears read their inputs (norm outputs, attention's output, the activated MLP). Norms'
-// weight gradients are taken in backward-input, so that neither their inputs nor their statistics live
-// longer.
+// Weight gradients of linears read their inputs (norm outputs, attention's output, the activated MLP). Norms' weight
+// gradients are taken in backward-input, so that neither their inputs nor their statistics live longer.
 void add_decoder_forward(const Config& config, std::vector<SavedActivation>& table) {
   table.push_back(input());
   table.push_back(

@@ -1,8 +1,8 @@
 #pragma once
 
-// The activation table: every tensor that a unit keeps from its forward pass for its backward pass, or from
-// its backward-input pass for its backward-weight pass. Layers obtain these buffers by name; the planner adds
-// up the very same entries.
+// The activation table: every tensor that a unit keeps from its forward pass for its backward pass, or from its
+// backward-input pass for its backward-weight pass. Layers obtain these buffers by name; the planner adds up the very
+// same entries.
 
 #include <cstdint>
 #include <string>
@@ -16,15 +16,15 @@
 namespace trireme::model {
 
 // What replays a unit's forward pass inside backward instead of keeping its result.
-//   kNone: everything kept. kSelective: what is cheap to remake from what is kept (norm outputs, the MLP's
-//   activation output) is dropped. Attention never keeps probabilities, so there is nothing to gain there.
-//   kFull: the unit's input alone is kept.
+//   kNone: everything kept. kSelective: what is cheap to remake from what is kept (norm outputs, the MLP's activation
+//   output) is dropped. Attention never keeps probabilities, so there is nothing to gain there. kFull: the unit's
+//   input alone is kept.
 enum class Recompute { kNone, kSelective, kFull };
 Result<Recompute> parse_recompute(std::string_view text);
 std::string_view recompute_name(Recompute recompute);
 
-// Names of the buffers. Shapes in T = micro_batch * sequence tokens; a, g: query and kv heads of the rank; d:
-// head_dim; h: hidden; f: the rank's part of ffn. Row-major, one row a token, contiguous.
+// Names of the buffers. Shapes in T = micro_batch * sequence tokens; a, g: query and kv heads of the rank; d: head_dim;
+// h: hidden; f: the rank's part of ffn. Row-major, one row a token, contiguous.
 enum class Saved {
   kInput,            // [T, h] the unit's input: written by the unit before it (decoder and head)
   kNorm1Output,      // [T, h]
@@ -60,8 +60,8 @@ inline constexpr int kSavedCount = static_cast<int>(Saved::kQkvGradient) + 1;
 std::string_view saved_name(Saved saved);
 
 // How an entry is cut over the tensor axis.
-//   kWhole: every rank holds all of it. kTensor: by heads or features. kSequence: by tokens where sequence
-//   parallelism is on, whole otherwise.
+//   kWhole: every rank holds all of it. kTensor: by heads or features. kSequence: by tokens where sequence parallelism
+//   is on, whole otherwise.
 enum class ActivationSplit { kWhole, kTensor, kSequence };
 
 // Which columns an entry has, before the cut.
@@ -101,8 +101,7 @@ struct ActivationShape {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
-// How many of everything a rank holds: filled by plan/ from the layout; {heads, kv_heads, ffn} of the model
-// at tp = 1.
+// How many of everything a rank holds: filled by plan/ from the layout; {heads, kv_heads, ffn} of the model at tp = 1.
 struct LocalWidths {
   std::int64_t tokens = 0;           // micro_batch * sequence
   std::int64_t sequence_tokens = 0;  // tokens / tp under sequence parallelism, else tokens

@@ -1,8 +1,7 @@
 #pragma once
 
-// A model as its Hugging Face config.json describes it. Every field that changes the mathematics is read; a
-// field or value that is not implemented and would change the result is refused by name (never defaulted
-// silently).
+// A model as its Hugging Face config.json describes it. Every field that changes the mathematics is read; a field or
+// value that is not implemented and would change the result is refused by name (never defaulted silently).
 
 #include <cstdint>
 #include <optional>
@@ -56,28 +55,27 @@ struct Config {
   double attention_dropout = 0.0;
   double residual_dropout = 0.0;
   double initializer_range = 0.02;
-  std::int64_t bos_token = -1;  // -1: none
-  std::int64_t eos_token = -1;
+  std::int64_t bos_token = -1;  // -1: none, or outside the vocabulary
+  std::int64_t eos_token = -1;  // the same; of a list the first
 
   std::int64_t query_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-// From the parsed file. `what` names the file in refusals. Absent fields take Hugging Face's defaults, except
-// sizes without which there is no model: those are refused. Fields that do not change training's mathematics
-// (use_cache, torch_dtype, architectures, ...) are passed over; any other unknown field is refused by name
-// with the nearest known one.
+// From the parsed file. `what` names the file in refusals. Absent fields take Hugging Face's defaults, except sizes
+// without which there is no model: those are refused. Fields that do not change training's mathematics (use_cache,
+// torch_dtype, architectures, ...) are passed over; any other unknown field is refused by name with the nearest known
+// one.
 Result<Config> parse_config(const Json& document, const std::string& what);
 // Reads path, or path/config.json if path is a directory.
 Result<Config> load_config(Env& env, const std::string& path);
 // As Hugging Face writes it; parse_config(to_hugging_face(c)) == c.
 Json to_hugging_face(const Config& config);
 
-// Inverse frequencies of rotary pairs, head_dim / 2 values in radians a position, scaled as rope_scaling
-// says. Pair i turns dimensions (i, i + head_dim / 2), as Hugging Face's llama does. Computed in double, then
-// float32 as transformers has it (inv_freq = 1 / theta^(2i / head_dim); llama3: transformers
-// modeling_rope_utils).
+// Inverse frequencies of rotary pairs, head_dim / 2 values in radians a position, scaled as rope_scaling says.
+// Pair i turns dimensions (i, i + head_dim / 2), as Hugging Face's llama does. Computed in double, then float32 as
+// transformers has it (inv_freq = 1 / theta^(2i / head_dim); llama3: transformers modeling_rope_utils).
 std::vector<double> rotary_inverse_frequencies(const Config& config);
 
 std::string family_name(Family family);  // "gpt2", "llama": config.json's model_type

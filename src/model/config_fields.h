@@ -1,7 +1,7 @@
 #pragma once
 
-// What the fields of a config.json mean to training, as data: read, fixed, switched off or passed over.
-// Anything else is unknown and refused.
+// What the fields of a config.json mean to training, as data: read, fixed, switched off or passed over. Anything else
+// is unknown and refused.
 
 #include <span>
 #include <string>

@@ -1,7 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -35,12 +40,12 @@ struct Range {
   std::string_view words;
 };
 constexpr Range kPositive{0.0, false, kInfinity, "must be above 0"};
-constexpr Range kNotNegative{0.0, true, kInfinity, "must be 0 or more"};
-constexpr Range kProbability{0.0, true, 1.0, "must be in [0, 1)"};
+constexpr Range kSmall{0.0, false, 1.0, "must be above 0 and below 1"};
+constexpr Range kFraction{0.0, true, 1.0, "must be in [0, 1)"};
 constexpr Range kAtLeastOne{1.0, true, kInfinity, "must be at least 1"};
 
-// Reads fields of one object. The first refusal is kept, and later reads give their fallback, so that a
-// parser is a list of reads with one check at its end.
+// Reads fields of one object. The first refusal is kept, and later reads give their fallback, so that a parser is a
+// list of reads with one check at its end.
 class FieldReader {
  public:
   FieldReader(const Json& object, std::string what) : object_(object), what_(std::move(what)) {}
@@ -114,8 +119,8 @@ class FieldReader {
     return fallback;
   }
 
-  // A token id, or -1 for none. Of a list the first counts. Ids outside the vocabulary (a default kept in a
-  // small model's file) stand for none.
+  // A token id, or -1 for none. Of a list the first counts. Ids outside the vocabulary (a default kept in a small
+  // model's file) stand for none.
   std::int64_t token_or(std::string_view name, std::int64_t fallback, std::int64_t vocabulary) {
     const Json* value = object_.find(name);
     std::int64_t id = fallback;
@@ -197,7 +202,7 @@ void parse_rope_object(FieldReader& rope, Config& config) {
     rope.refuse("type", shown(*old_type), fmt::format("contradicts rope_type ({})", shown(*new_type)));
   }
   const std::string type = rope.text_or(new_type != nullptr || old_type == nullptr ? "rope_type" : "type", "default");
-  config.rope_theta = rope.number_or("rope_theta", config.rope_theta, kPositive);
+  config.rope_theta = rope.number_or("rope_theta", config.rope_theta, kAtLeastOne);
   if (const Json* part = rope.given("partial_rotary_factor");
       part != nullptr && *part != Json(1.0) && *part != Json(1)) {
     rope.refuse("partial_rotary_factor", shown(*part), "rotary embeddings of a part of a head are not implemented",
@@ -236,7 +241,7 @@ void parse_rope_object(FieldReader& rope, Config& config) {
 
 void parse_rope(FieldReader& fields, Config& config) {
   config.position = PositionKind::kRotary;
-  config.rope_theta = fields.number_or("rope_theta", 10000.0, kPositive);
+  config.rope_theta = fields.number_or("rope_theta", 10000.0, kAtLeastOne);
   const Json* scaling = fields.given("rope_scaling");
   const Json* parameters = fields.given("rope_parameters");
   if (scaling != nullptr && parameters != nullptr) {
@@ -274,15 +279,15 @@ void parse_gpt2(FieldReader& fields, Config& config) {
                   fmt::format("contradicts n_positions ({})", config.max_positions));
   }
   config.norm = NormKind::kLayerNorm;
-  config.norm_epsilon = fields.number_or("layer_norm_epsilon", 1e-5, kPositive);
+  config.norm_epsilon = fields.number_or("layer_norm_epsilon", 1e-5, kSmall);
   config.activation = parse_activation(fields, "activation_function", "gelu_new");
   config.gated_mlp = false;
   config.attention_input_bias = config.attention_output_bias = config.mlp_bias = true;
   config.tied_embeddings = fields.flag_or("tie_word_embeddings", true);
   config.position = PositionKind::kLearned;
-  config.embedding_dropout = fields.number_or("embd_pdrop", 0.1, kProbability);
-  config.attention_dropout = fields.number_or("attn_pdrop", 0.1, kProbability);
-  config.residual_dropout = fields.number_or("resid_pdrop", 0.1, kProbability);
+  config.embedding_dropout = fields.number_or("embd_pdrop", 0.1, kFraction);
+  config.attention_dropout = fields.number_or("attn_pdrop", 0.1, kFraction);
+  config.residual_dropout = fields.number_or("resid_pdrop", 0.1, kFraction);
   config.bos_token = fields.token_or("bos_token_id", 50256, config.vocabulary);
   config.eos_token = fields.token_or("eos_token_id", 50256, config.vocabulary);
   if (!fields.ok()) return;
@@ -303,13 +308,13 @@ void parse_llama(FieldReader& fields, Config& config) {
   config.head_dim = fields.size_or_null("head_dim", config.hidden / config.heads);
   config.max_positions = fields.size_or("max_position_embeddings", 2048);
   config.norm = NormKind::kRmsNorm;
-  config.norm_epsilon = fields.number_or("rms_norm_eps", 1e-6, kPositive);
+  config.norm_epsilon = fields.number_or("rms_norm_eps", 1e-6, kSmall);
   config.activation = parse_activation(fields, "hidden_act", "silu");
   config.gated_mlp = true;
   config.attention_input_bias = config.attention_output_bias = fields.flag_or("attention_bias", false);
   config.mlp_bias = fields.flag_or("mlp_bias", false);
   config.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
-  config.attention_dropout = fields.number_or("attention_dropout", 0.0, kProbability);
+  config.attention_dropout = fields.number_or("attention_dropout", 0.0, kFraction);
   config.bos_token = fields.token_or("bos_token_id", 1, config.vocabulary);
   config.eos_token = fields.token_or("eos_token_id", 2, config.vocabulary);
   parse_rope(fields, config);
@@ -365,7 +370,7 @@ Result<Config> parse_config(const Json& document, const std::string& what) {
   } else {
     parse_llama(fields, config);
   }
-  config.initializer_range = fields.number_or("initializer_range", 0.02, kNotNegative);
+  config.initializer_range = fields.number_or("initializer_range", 0.02, kFraction);
   if (fields.ok()) check_total(fields, config);
   if (!fields.ok()) return fields.failure();
   return config;

@@ -193,9 +193,11 @@ TEST(ConfigRefusalsTest, Numbers) {
     }
     EXPECT_NE(llama("attention_dropout", value), "accepted") << value;
   }
-  EXPECT_EQ(gpt2("layer_norm_epsilon", "0"), "config.json: layer_norm_epsilon = 0: must be above 0");
+  EXPECT_EQ(gpt2("layer_norm_epsilon", "0"), "config.json: layer_norm_epsilon = 0: must be above 0 and below 1");
   EXPECT_NE(llama("rms_norm_eps", "-1e-5"), "accepted");
-  EXPECT_NE(llama("rope_theta", "0"), "accepted");
+  EXPECT_NE(llama("rms_norm_eps", "1"), "accepted");
+  EXPECT_EQ(llama("rope_theta", "0.5"), "config.json: rope_theta = 0.5: must be at least 1");
+  EXPECT_EQ(llama("initializer_range", "1e300"), "config.json: initializer_range = 1e+300: must be in [0, 1)");
   EXPECT_NE(llama("initializer_range", "-0.1"), "accepted");
   EXPECT_EQ(llama("initializer_range", "0"), "accepted");
   Json document = parse_json(kLlama, "c").or_throw();

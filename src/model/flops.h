@@ -1,11 +1,10 @@
 #pragma once
 
 // Floating-point operations of training, exact for the GEMMs and for attention. A multiply-add counts two.
-// Convention: "model" flops count each product of the mathematics once, forward and backward (backward =
-// twice forward), no recompute, attention without the causal discount (PaLM, appendix B); "hardware" flops
-// add what recompute repeats. For GPT with f = 4h the sums are 72 B L s h^2 (1 + s/6h + V/12hL) and, under
-// full recompute, 96 B L s h^2 (1 + s/6h + V/16hL) (Narayanan et al. 2021; Korthikanti et al. 2022, appendix
-// A).
+// Convention: "model" flops count each product of the mathematics once, forward and backward (backward = twice
+// forward), no recompute, attention without the causal discount (PaLM, appendix B); "hardware" flops add what
+// recompute repeats. For GPT with f = 4h the sums are 72 B L s h^2 (1 + s/6h + V/12hL) and, under full recompute,
+// 96 B L s h^2 (1 + s/6h + V/16hL) (Narayanan et al. 2021; Korthikanti et al. 2022, appendix A).
 
 #include <cstdint>
 
@@ -15,8 +14,7 @@
 
 namespace trireme::model {
 
-// Forward pass of `sequences` sequences of `sequence` tokens through one unit (all tensor-parallel ranks
-// together).
+// Forward pass of `sequences` sequences of `sequence` tokens through one unit (all tensor-parallel ranks together).
 struct UnitFlops {
   double gemm = 0;            // projections, MLP, output head
   double attention_core = 0;  // scores and values: 4 B s^2 a d

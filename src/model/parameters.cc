@@ -107,8 +107,7 @@ class UnitBuilder {
   std::vector<Parameter>& parameters_;
 };
 
-// Conv1D weights: input first, so columns are cut where a projection is column-parallel, rows where
-// row-parallel.
+// Conv1D weights: input first, so columns are cut where a projection is column-parallel, rows where row-parallel.
 void add_gpt2_layer(const Config& c, UnitBuilder& unit) {
   const std::int64_t qkv = c.query_width() + 2 * c.kv_width();
   const std::vector<SplitBlock> qkv_blocks = {unit.heads(), unit.kv_heads(), unit.kv_heads()};
@@ -127,8 +126,7 @@ void add_gpt2_layer(const Config& c, UnitBuilder& unit) {
   unit.replicated_bias(Role::kDownBias, "mlp.c_proj.bias");
 }
 
-// Linear weights: output first, so rows are cut where a projection is column-parallel, columns where
-// row-parallel.
+// Linear weights: output first, so rows are cut where a projection is column-parallel, columns where row-parallel.
 void add_llama_layer(const Config& c, UnitBuilder& unit) {
   const auto column_parallel = [&](Role weight, Role bias, std::string_view name, std::int64_t width, SplitBlock block,
                                    bool has_bias) {

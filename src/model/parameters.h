@@ -1,7 +1,7 @@
 #pragma once
 
-// The parameter table: every parameter tensor of a model, as plain values. The planner adds it up, the engine
-// executes it, the checkpoint re-slices it; no other place knows a parameter's name, shape or cut.
+// The parameter table: every parameter tensor of a model, as plain values. The planner adds it up, the engine executes
+// it, the checkpoint re-slices it; no other place knows a parameter's name, shape or cut.
 
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace trireme::model {
 
-// A model is a row of units: embedding, decoder layers, head (final norm and output projection). Units are
-// what pipeline stages are made of, what ZeRO gathers and frees, what recompute replays.
+// A model is a row of units: embedding, decoder layers, head (final norm and output projection). Units are what
+// pipeline stages are made of, what ZeRO gathers and frees, what recompute replays.
 enum class UnitKind { kEmbedding, kDecoder, kHead };
 
 // unit index: 0 = embedding, 1..layers = decoder layers, layers + 1 = head.
@@ -53,14 +53,13 @@ enum class Role {
 inline constexpr int kRoleCount = static_cast<int>(Role::kHeadWeight) + 1;
 std::string_view role_name(Role role);
 
-// How tensor parallelism cuts one dimension. The dimension is a row of blocks (query, key and value in gpt2's
-// fused weight; one block elsewhere); each block is `count` pieces of `piece` elements; whole pieces go to
-// ranks.
-//   kHeads, kKvHeads: pieces are heads. tp must divide the count, or (kv heads only) the count must divide
-//   tp: then a head is held by tp / count neighbouring ranks.
-//   kFeatures: pieces are single columns of the MLP; tp must divide the count.
-//   kVocabulary: pieces are single rows; any tp up to the count: rank r holds the rows from r V / tp up to,
-//   not with, (r + 1) V / tp. No row is padded in memory, so none can leak into the loss and none is stored.
+// How tensor parallelism cuts one dimension. The dimension is a row of blocks (query, key and value in gpt2's fused
+// weight; one block elsewhere); each block is `count` pieces of `piece` elements; whole pieces go to ranks.
+//   kHeads, kKvHeads: pieces are heads. tp must divide the count, or (kv heads only) the count must divide tp: then a
+//     head is held by tp / count neighbouring ranks.
+//   kFeatures:   pieces are single columns of the MLP; tp must divide the count.
+//   kVocabulary: pieces are single rows; any tp up to the count: rank r holds rows [r V / tp, (r + 1) V / tp).
+//     No row is padded in memory, so none can leak into the loss and none is ever stored.
 enum class PieceKind { kHeads, kKvHeads, kFeatures, kVocabulary };
 struct SplitBlock {
   PieceKind kind = PieceKind::kFeatures;
@@ -81,9 +80,8 @@ enum class AxisState { kReplicated, kSharded, kPartial };
 //   kSharded: its own slice's whole gradient (no sum);
 //   kPartial: a part; the sum over the ranks that hold the same slice is the gradient.
 // (Along the data axis every gradient is partial until it is reduced.)
-// Declared without knowledge of tp: key and value tensors (kKvHeads) say kSharded, and where tp is above
-// their number of heads, so that ranks share a slice, plan/ turns that to kPartial (each rank sees the
-// queries of its own heads only).
+// Declared without knowledge of tp: key and value tensors (kKvHeads) say kSharded; where tp is above their number of
+// heads, so that ranks share a slice, plan/ turns that to kPartial (each rank sees the queries of its own heads only).
 struct GradientDeclaration {
   AxisState plain = AxisState::kReplicated;              // tensor parallelism without sequence parallelism
   AxisState sequence_parallel = AxisState::kReplicated;  // with it
@@ -123,8 +121,8 @@ struct ParameterTable {
 };
 
 // gpt2: names without a prefix beyond Hugging Face's "transformer."; llama: "model." and "lm_head.weight".
-// Initialisers as the families' own training code: normal(initializer_range); gpt2's residual projections
-// scaled by 1 / sqrt(2 layers) (GPT-2's paper, section 2.3); norms one, biases zero.
+// Initialisers as the families' own training code: normal(initializer_range); gpt2's residual projections scaled by
+// 1 / sqrt(2 layers) (GPT-2's paper, section 2.3); norms one, biases zero.
 ParameterTable make_parameter_table(const Config& config);
 
 }  // namespace trireme::model

@@ -7,8 +7,7 @@
 namespace trireme::model {
 namespace {
 
-// Wavelengths beyond the original context are stretched by `factor`, short ones are kept, those between are
-// blended.
+// Wavelengths beyond the original context are stretched by `factor`, short ones kept, those between blended.
 double llama3_frequency(double frequency, const RopeScaling& scaling) {
   const double positions = static_cast<double>(scaling.original_positions);
   const double wavelength = 2.0 * std::numbers::pi / frequency;

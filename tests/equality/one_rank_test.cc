@@ -88,7 +88,7 @@ TEST_P(OneLossCurve, EvaluationChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(Families, OneLossCurve,
                          ::testing::Values(Case{"gpt2", tiny_gpt2(0.0)}, Case{"gpt2_dropout", tiny_gpt2(0.1)},
                                            Case{"llama", tiny_llama(false)}, Case{"llama_tied", tiny_llama(true)}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 // Splitting the same samples into micro-batches differently changes the order of sums, so not the bits but the value.
 TEST(Accumulation, MicroBatchesSumToTheSameGradient) {

@@ -24,10 +24,17 @@ struct Golden {
 };
 
 std::vector<std::int32_t> read_ints(const checkpoint::SafetensorsReader& file, const std::string& name) {
-  const std::vector<std::byte> raw = file.read_raw(name);
-  std::vector<std::int32_t> ids(raw.size() / sizeof(std::int32_t));
-  std::memcpy(ids.data(), raw.data(), raw.size());
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(file.find(name)->elements()));
+  file.read_raw(name, 0, std::as_writable_bytes(std::span(ids)));
   return ids;
+}
+
+std::vector<float> read_floats(const checkpoint::SafetensorsReader& file, const std::string& name) {
+  const checkpoint::StoredTensor* stored = file.find(name);
+  TRIREME_CHECK(stored != nullptr, "no golden value {}", name);
+  std::vector<float> values(static_cast<std::size_t>(stored->elements()));
+  file.read_all(name, values);
+  return values;
 }
 
 struct DeviceCase {
@@ -46,10 +53,10 @@ class GoldenValues : public ::testing::TestWithParam<std::tuple<const char*, Dev
         checkpoint::SafetensorsReader::open(posix_env(), directory + "/golden.safetensors").or_throw());
     golden_.inputs = read_ints(*file_, "inputs");
     golden_.targets = read_ints(*file_, "targets");
-    golden_.logits = file_->read_float32("logits");
-    golden_.loss = file_->read_float32("loss");
-    const auto sequences = file_->tensor("inputs").shape[0];
-    const auto sequence = file_->tensor("inputs").shape[1];
+    golden_.logits = read_floats(*file_, "logits");
+    golden_.loss = read_floats(*file_, "loss");
+    const auto sequences = file_->find("inputs")->shape[0];
+    const auto sequence = file_->find("inputs")->shape[1];
     const model::Config config = model::load_config(posix_env(), directory).or_throw();
     auto make = device.compute == DType::kF64 ? kernels::make_reference_device() : kernels::make_cpu_device(1);
     rank_ = std::make_unique<parallel::LocalRank>(
@@ -108,7 +115,7 @@ TEST_P(GoldenValues, LossAndEveryGradient) {
     for (int t = 0; t < static_cast<int>(state.shard_unit(unit).tensors.size()); ++t) {
       const auto index = static_cast<std::size_t>(state.shard_unit(unit).tensors[static_cast<std::size_t>(t)].parameter);
       const std::string& name = rank_->plan().table.parameters[index].name;
-      const std::vector<float> expected = file_->read_float32("grad." + name);
+      const std::vector<float> expected = read_floats(*file_, "grad." + name);
       const std::vector<double> got = gradient({unit, t});
       ASSERT_EQ(got.size(), expected.size()) << name;
       double difference = 0.0, size = 0.0;
@@ -131,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "llama_biases"),
                        ::testing::Values(DeviceCase{"float64", DType::kF64, 2e-6, 2e-6},
                                          DeviceCase{"float32", DType::kF32, 2e-5, 2e-5})),
-    [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name; });
+    [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name; });
 
 }  // namespace
 }  // namespace trireme::testing

@@ -20,8 +20,8 @@ model::Config tiny_llama(bool tied);
 enum class DeviceKind { kReference, kCpu, kFake };
 
 struct TinyRun {
-  model::Config config;
-  plan::Layout layout;
+  model::Config config = {};
+  plan::Layout layout = {};
   plan::Batch batch{.global_batch = 6, .micro_batch = 2, .sequence = 17};
   DeviceKind device = DeviceKind::kCpu;
   int threads = 1;

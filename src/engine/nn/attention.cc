@@ -43,6 +43,12 @@ void turn(const UnitContext& context, const Qkv& qkv, bool inverse) {
   kernels.rotary(qkv.key, context.widths.kv_heads, d, context.rotary, context.sequence, inverse);
 }
 
+// Head-major inside each sequence, as the kernels have it; the table counts it as [a, T].
+TensorView log_sum_exp(const UnitContext& context, const SavedViews& saved) {
+  const TensorView kept = saved[Saved::kLogSumExp];
+  return kernels::make_view(kept.data, kept.dtype, context.sequences * context.widths.heads, context.sequence);
+}
+
 kernels::AttentionShape shape_of(const UnitContext& context, const DropoutMask& mask) {
   const double d = static_cast<double>(context.config.head_dim);
   return {.sequences = context.sequences,
@@ -92,7 +98,7 @@ void attention_forward(const UnitContext& context, const WeightViews& weights, c
        .k = qkv.key,
        .v = qkv.value,
        .out = saved[Saved::kAttentionOutput],
-       .log_sum_exp = saved[Saved::kLogSumExp],
+       .log_sum_exp = log_sum_exp(context, saved),
        .scratch = context.workspace.take(context.rank.threads,
                                          attention_forward_scratch(context.sequence, context.config.head_dim),
                                          context.dtype)});
@@ -110,7 +116,7 @@ void attention_backward_core(const UnitContext& context, const SavedViews& saved
        .k = qkv.key,
        .v = qkv.value,
        .out = saved[Saved::kAttentionOutput],
-       .log_sum_exp = saved[Saved::kLogSumExp],
+       .log_sum_exp = log_sum_exp(context, saved),
        .d_out = d_attention_output,
        .d_q = gradient.query,
        .d_k = gradient.key,

@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Units, UnitGradient,
                          ::testing::Values(Case{"gpt2", gpt2(0.0), 2, 5}, Case{"gpt2_dropout", gpt2(0.3), 2, 5},
                                            Case{"llama", llama(false), 2, 5}, Case{"llama_biases", llama(true), 1, 9},
                                            Case{"one_token", llama(false), 3, 1}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace trireme::nn

@@ -156,7 +156,9 @@ TEST_P(UnitTensorParallel, ShardsTogetherAreTheWhole) {
     const Outcome whole = run_unit(c.config, unit, 1);
     const Outcome sharded = run_unit(c.config, unit, c.tp);
     EXPECT_LT(relative_difference(sharded.output, whole.output), 1e-13) << unit;
-    if (unit > 0) EXPECT_LT(relative_difference(sharded.d_input, whole.d_input), 1e-13) << unit;
+    if (unit > 0) {
+      EXPECT_LT(relative_difference(sharded.d_input, whole.d_input), 1e-13) << unit;
+    }
     ASSERT_EQ(sharded.gradients.size(), whole.gradients.size());
     for (const auto& [name, gradient] : whole.gradients) {
       // gpt2's key bias has no gradient in exact arithmetic, so it is compared with the floor of 1.
@@ -175,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"llama_tp2", config_for(model::Family::kLlama, 4, 2), 2},
                       Case{"llama_tp4_beyond_kv_heads", config_for(model::Family::kLlama, 4, 2), 4},
                       Case{"llama_tp4_one_kv_head", config_for(model::Family::kLlama, 4, 1), 4}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace trireme::nn

@@ -1,0 +1,68 @@
+#include "engine/comm/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
+#include "base/check.h"
+
+namespace trireme::comm {
+namespace {
+
+template <class T>
+T combine(Reduction reduction, T a, T b) {
+  if (reduction == Reduction::kMax) return a < b ? b : a;
+  if constexpr (std::is_integral_v<T>) {  // signed overflow is undefined, unsigned wraps
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+  } else {
+    return a + b;
+  }
+}
+
+// In blocks that stay in the first cache level; the order of an element's sum does not depend on them.
+template <class T>
+void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources, std::byte* destination, Share share) {
+  constexpr std::int64_t kBlock = 1024;
+  std::array<T, kBlock> sum;
+  T* const result = reinterpret_cast<T*>(destination);
+  for (std::int64_t begin = share.begin; begin < share.end; begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, share.end - begin);
+    std::copy_n(reinterpret_cast<const T*>(sources.front()) + begin, count, sum.data());
+    for (const std::byte* source : sources.subspan(1)) {
+      const T* const addend = reinterpret_cast<const T*>(source) + begin;
+      for (std::int64_t i = 0; i < count; ++i) {
+        T& value = sum[static_cast<std::size_t>(i)];
+        value = combine(reduction, value, addend[i]);
+      }
+    }
+    std::copy_n(sum.data(), count, result + begin);
+  }
+}
+
+}  // namespace
+
+void check_reduction(DType dtype, Reduction reduction) {
+  const bool floating = dtype == DType::kF32 || dtype == DType::kF64;
+  const bool integer = dtype == DType::kI32 || dtype == DType::kI64;
+  TRIREME_CHECK(floating || (integer && reduction == Reduction::kSum), "no {} of {} over ranks",
+                reduction == Reduction::kSum ? "sum" : "maximum", dtype_name(dtype));
+}
+
+void reduce_in_order(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
+                     std::byte* destination, Share share) {
+  check_reduction(dtype, reduction);
+  TRIREME_CHECK(!sources.empty());
+  switch (dtype) {
+    case DType::kF32:
+      return reduce_typed<float>(reduction, sources, destination, share);
+    case DType::kF64:
+      return reduce_typed<double>(reduction, sources, destination, share);
+    case DType::kI32:
+      return reduce_typed<std::int32_t>(reduction, sources, destination, share);
+    default:
+      return reduce_typed<std::int64_t>(reduction, sources, destination, share);
+  }
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,40 @@
+#pragma once
+
+// Runs one function on a thread for each rank: for tests.
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trireme::comm {
+
+struct RankOutcome {
+  bool failed = false;
+  ExitCode code = ExitCode::kDone;
+  std::string message;
+};
+
+inline std::vector<RankOutcome> run_ranks(int ranks, const std::function<void(int)>& body) {
+  std::vector<RankOutcome> outcomes(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      RankOutcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      try {
+        body(rank);
+      } catch (const Error& error) {
+        outcome = {true, error.code(), error.what()};
+      } catch (const std::exception& error) {
+        outcome = {true, ExitCode::kInternal, error.what()};
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+}  // namespace trireme::comm

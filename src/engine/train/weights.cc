@@ -1,0 +1,215 @@
+#include "engine/train/weights.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+#include "checkpoint/safetensors.h"
+
+namespace trireme::train {
+namespace {
+
+using checkpoint::SafetensorsReader;
+using kernels::TensorView;
+using plan::Interval;
+
+constexpr std::int64_t kPieceElements = 1 << 20;  // host memory of a piece: 4 MiB
+
+// Some whole rows of a local tensor: global rows [row, row + rows), the tensor's column intervals.
+struct Piece {
+  std::int64_t row = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;  // local
+  std::int64_t offset = 0;   // local elements before the piece
+  const std::vector<Interval>* column_intervals = nullptr;
+};
+
+void for_each_piece(const model::Parameter& parameter, const plan::LocalTensor& local,
+                    const std::function<void(const Piece&)>& visit) {
+  const bool by_columns = parameter.split.dimension == 1;
+  const std::vector<Interval> all_rows{{0, parameter.rows()}}, all_columns{{0, parameter.columns()}};
+  const std::vector<Interval>& rows = by_columns ? all_rows : local.intervals;
+  const std::vector<Interval>& columns = by_columns ? local.intervals : all_columns;
+  std::int64_t width = 0;
+  for (const Interval& c : columns) width += c.length();
+  const std::int64_t step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
+  std::int64_t offset = 0;
+  for (const Interval& interval : rows) {
+    for (std::int64_t row = interval.begin; row < interval.end; row += step) {
+      const std::int64_t count = std::min(step, interval.end - row);
+      visit({.row = row, .rows = count, .columns = width, .offset = offset, .column_intervals = &columns});
+      offset += count * width;
+    }
+  }
+}
+
+// Calls `visit` for every local tensor that has weights here.
+void for_each_weight(
+    const parallel::RunPlan& plan, parallel::RankState& state,
+    const std::function<void(const model::Parameter&, const plan::LocalTensor&, TensorView)>& visit) {
+  for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
+    const plan::ShardUnit& shard = state.shard_unit(unit);
+    if (!shard.holds_weights) continue;
+    for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
+      const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(t)];
+      visit(plan.table.parameters[static_cast<std::size_t>(local.parameter)], local, state.weight({unit, t}));
+    }
+  }
+}
+
+// Host floats into part of a device tensor of any compute type.
+void store(kernels::Device& device, TensorView tensor, std::int64_t offset, const std::vector<float>& values) {
+  const std::int64_t element = dtype_size(tensor.dtype);
+  const Bytes bytes{static_cast<std::int64_t>(values.size()) * element};
+  std::byte* target = tensor.data + offset * element;
+  if (tensor.dtype == DType::kF64) {
+    const std::vector<double> wide(values.begin(), values.end());
+    return device.copy_to_device(target, wide.data(), bytes);
+  }
+  TRIREME_CHECK(tensor.dtype == DType::kF32);
+  device.copy_to_device(target, values.data(), bytes);
+}
+
+std::vector<float> load(kernels::Device& device, TensorView tensor, std::int64_t offset, std::int64_t count) {
+  const std::int64_t element = dtype_size(tensor.dtype);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  if (tensor.dtype == DType::kF64) {
+    std::vector<double> wide(values.size());
+    device.copy_to_host(wide.data(), tensor.data + offset * element, Bytes{count * element});
+    std::copy(wide.begin(), wide.end(), values.begin());
+    return values;
+  }
+  TRIREME_CHECK(tensor.dtype == DType::kF32);
+  device.copy_to_host(values.data(), tensor.data + offset * element, Bytes{count * element});
+  return values;
+}
+
+float initial_value(const model::Initialiser& init, RandomKey key, std::int64_t element) {
+  switch (init.kind) {
+    case model::InitKind::kZeros:
+      return 0.0F;
+    case model::InitKind::kOnes:
+      return 1.0F;
+    case model::InitKind::kNormal:
+      break;
+  }
+  return static_cast<float>(init.standard_deviation * random_normal(key, static_cast<std::uint64_t>(element)));
+}
+
+// Hugging Face writes the base model's tensors with its prefix or, in files of the bare base model, without.
+std::vector<std::string> names_of(const std::string& name) {
+  for (std::string_view prefix : {"transformer.", "model."}) {
+    if (name.rfind(prefix, 0) == 0) return {name, name.substr(prefix.size())};
+  }
+  return {name};
+}
+
+const checkpoint::StoredTensor& stored_tensor(const SafetensorsReader& file, const model::Parameter& parameter,
+                                              const std::string& path) {
+  for (const std::string& name : names_of(parameter.name)) {
+    const checkpoint::StoredTensor* stored = file.find(name);
+    if (stored == nullptr) continue;
+    if (stored->shape != parameter.shape) {
+      throw Error(ExitCode::kUsage, "weights", "read " + path,
+                  fmt::format("{} has shape [{}], the model needs [{}]", name, fmt::join(stored->shape, ", "),
+                              fmt::join(parameter.shape, ", ")));
+    }
+    return *stored;
+  }
+  throw Error(ExitCode::kUsage, "weights", "read " + path, fmt::format("there is no tensor {}", parameter.name),
+              "model.config must be the config.json of these weights");
+}
+
+// Buffers that old files carry beside parameters, and a tied head written out.
+bool may_be_left_out(const std::string& name, const model::Config& config) {
+  for (std::string_view suffix : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"}) {
+    if (name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0) {
+      return true;
+    }
+  }
+  return config.tied_embeddings && name == "lm_head.weight";
+}
+
+void refuse_unknown_tensors(const SafetensorsReader& file, const parallel::RunPlan& plan, const std::string& path) {
+  std::set<std::string> known;
+  for (const model::Parameter& parameter : plan.table.parameters) {
+    for (const std::string& name : names_of(parameter.name)) known.insert(name);
+  }
+  for (const checkpoint::StoredTensor& stored : file.tensors()) {
+    if (known.count(stored.name) > 0 || may_be_left_out(stored.name, plan.table.config)) continue;
+    throw Error(ExitCode::kUsage, "weights", "read " + path,
+                fmt::format("{} is no tensor of this model", stored.name),
+                "model.config must be the config.json of these weights");
+  }
+}
+
+}  // namespace
+
+void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, std::uint64_t seed,
+                        parallel::RankState& state) {
+  for_each_weight(plan, state, [&](const model::Parameter& parameter, const plan::LocalTensor& local, TensorView to) {
+    const RandomKey key{seed, stream_of("initialise", parameter.name)};
+    for_each_piece(parameter, local, [&](const Piece& piece) {
+      std::vector<float> values;
+      values.reserve(static_cast<std::size_t>(piece.rows * piece.columns));
+      for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
+        for (const Interval& c : *piece.column_intervals) {
+          for (std::int64_t column = c.begin; column < c.end; ++column) {
+            values.push_back(initial_value(parameter.init, key, row * parameter.columns() + column));
+          }
+        }
+      }
+      store(device, to, piece.offset, values);
+    });
+  });
+}
+
+void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& path,
+                    parallel::RankState& state) {
+  const SafetensorsReader file = SafetensorsReader::open(env, path).or_throw();
+  refuse_unknown_tensors(file, plan, path);
+  for_each_weight(plan, state, [&](const model::Parameter& parameter, const plan::LocalTensor& local, TensorView to) {
+    const std::string name = stored_tensor(file, parameter, path).name;
+    for_each_piece(parameter, local, [&](const Piece& piece) {
+      std::vector<float> values(static_cast<std::size_t>(piece.rows * piece.columns));
+      std::int64_t column = 0;
+      for (const Interval& c : *piece.column_intervals) {
+        std::vector<float> part(static_cast<std::size_t>(piece.rows * c.length()));
+        if (parameter.shape.size() == 1) {
+          file.read_rows(name, piece.row, piece.rows, part);
+        } else {
+          const std::int64_t begin[] = {piece.row, c.begin}, extent[] = {piece.rows, c.length()};
+          file.read_slice(name, begin, extent, part);
+        }
+        for (std::int64_t row = 0; row < piece.rows; ++row) {
+          std::copy_n(part.begin() + row * c.length(), c.length(), values.begin() + row * piece.columns + column);
+        }
+        column += c.length();
+      }
+      store(device, to, piece.offset, values);
+    });
+  });
+}
+
+void export_model(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& directory,
+                  parallel::RankState& state) {
+  TRIREME_CHECK_EQ(plan.layout.world(), 1);
+  env.make_directories(directory);
+  std::vector<checkpoint::TensorSpec> specs;
+  for (const model::Parameter& parameter : plan.table.parameters) {
+    specs.push_back({.name = parameter.name, .dtype = DType::kF32, .shape = parameter.shape});
+  }
+  checkpoint::SafetensorsWriter writer(env, join_path(directory, checkpoint::kSafetensorsFile), std::move(specs));
+  for_each_weight(plan, state, [&](const model::Parameter& parameter, const plan::LocalTensor& local, TensorView from) {
+    for_each_piece(parameter, local, [&](const Piece& piece) {
+      writer.write_floats(parameter.name, load(device, from, piece.offset, piece.rows * piece.columns));
+    });
+  });
+  writer.finish();
+  env.write_file_atomically(join_path(directory, "config.json"),
+                            model::to_hugging_face(plan.table.config).dump(2) + "\n");
+}
+
+}  // namespace trireme::train
