@@ -12,13 +12,11 @@
 
 namespace trireme::detail {
 
-[[noreturn]] void check_failed(std::string_view expression, const std::string& operands,
-                               const std::string& message,
+[[noreturn]] void check_failed(std::string_view expression, const std::string& operands, const std::string& message,
                                std::source_location where = std::source_location::current());
 
 template <class A, class B>
-[[noreturn]] void check_op_failed(std::string_view expression, const A& a, const B& b,
-                                  std::source_location where) {
+[[noreturn]] void check_op_failed(std::string_view expression, const A& a, const B& b, std::source_location where) {
   check_failed(expression, fmt::format("{} against {}", a, b), "", where);
 }
 
@@ -37,13 +35,12 @@ inline std::string check_message() { return {}; }
   } while (false)
 
 // Copies, not references: an operand may be a part of a temporary.
-#define TRIREME_CHECK_OP_(a, op, b)                                             \
-  do {                                                                          \
-    const auto check_a_ = (a);                                                  \
-    const auto check_b_ = (b);                                                  \
-    if (!(check_a_ op check_b_)) [[unlikely]]                                   \
-      ::trireme::detail::check_op_failed(#a " " #op " " #b, check_a_, check_b_, \
-                                         std::source_location::current());      \
+#define TRIREME_CHECK_OP_(a, op, b)                                                                               \
+  do {                                                                                                            \
+    const auto check_a_ = (a);                                                                                    \
+    const auto check_b_ = (b);                                                                                    \
+    if (!(check_a_ op check_b_)) [[unlikely]]                                                                     \
+      ::trireme::detail::check_op_failed(#a " " #op " " #b, check_a_, check_b_, std::source_location::current()); \
   } while (false)
 
 #define TRIREME_CHECK_EQ(a, b) TRIREME_CHECK_OP_(a, ==, b)

@@ -94,9 +94,7 @@ Result<DType> parse_dtype(std::string_view name) {
                  "F32, F64, BF16, F16, I32, I64"};
 }
 
-bool converts_to_f32(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
-}
+bool converts_to_f32(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
 
 void convert_to_f32(DType dtype, std::span<const std::byte> raw, std::span<float> out) {
   check_conversion(dtype, raw.size(), out.size());

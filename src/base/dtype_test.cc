@@ -34,9 +34,7 @@ TEST(DTypeTest, UnknownNamesAreRefused) {
   EXPECT_NE(result.failure().sentence().find("BF16"), std::string::npos);
 }
 
-TEST(DTypeTest, AnUnknownValueIsABrokenInvariant) {
-  EXPECT_THROW(dtype_size(static_cast<DType>(99)), InternalError);
-}
+TEST(DTypeTest, AnUnknownValueIsABrokenInvariant) { EXPECT_THROW(dtype_size(static_cast<DType>(99)), InternalError); }
 
 float widened(DType dtype, std::uint16_t bits) {
   float out = 0;
@@ -54,9 +52,8 @@ std::uint16_t narrowed(DType dtype, float value) {
 double defined_value(std::uint16_t bits, int mantissa_bits, int bias) {
   const int mantissa = bits & ((1 << mantissa_bits) - 1);
   const int exponent = (bits & 0x7fff) >> mantissa_bits;
-  const double magnitude = exponent == 0
-                               ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
-                               : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+  const double magnitude = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                                         : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 

@@ -13,8 +13,7 @@ bool is_list_of_values(std::string_view text) {
   return text.substr(0, text.find(',')).find(' ') == std::string_view::npos;
 }
 
-std::string join_parts(const std::string& component, const std::string& operation,
-                       const std::string& message) {
+std::string join_parts(const std::string& component, const std::string& operation, const std::string& message) {
   std::string text = component;
   if (!operation.empty()) text += (text.empty() ? "" : ": ") + operation;
   if (!message.empty()) text += (text.empty() ? "" : ": ") + message;
@@ -33,8 +32,7 @@ std::string Failure::sentence() const {
   return text + nearest;
 }
 
-Error::Error(ExitCode code, std::string component, std::string operation, std::string message,
-             std::string hint)
+Error::Error(ExitCode code, std::string component, std::string operation, std::string message, std::string hint)
     : std::runtime_error(join_parts(component, operation, message)),
       code_(code),
       component_(std::move(component)),

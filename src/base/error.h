@@ -35,8 +35,7 @@ class Error : public std::runtime_error {
   // component: the folder that speaks ("data", "checkpoint"); operation: what it was doing; message: what
   // went wrong; hint: what the user can do (may be empty). what() is "component: operation: message"; whoever
   // prints it adds the hint.
-  Error(ExitCode code, std::string component, std::string operation, std::string message,
-        std::string hint = "");
+  Error(ExitCode code, std::string component, std::string operation, std::string message, std::string hint = "");
   explicit Error(const Failure& failure);
 
   ExitCode code() const { return code_; }

@@ -50,8 +50,8 @@ std::vector<double> shuffled(std::vector<double> values, std::uint64_t seed) {
 TEST(ExactSumTest, NothingIsZero) { EXPECT_EQ(bits_of(ExactSum().value()), bits_of(0.0)); }
 
 TEST(ExactSumTest, OneDoubleComesBackBitByBit) {
-  for (const double x : {1.0, -1.0, 0.1, 1e308, -1e-308, kSmallest, -kSmallest, kLargest, -kLargest,
-                         0x1p-1022, 0x1.fffffffffffffp-1023, 3.0, 1e22}) {
+  for (const double x : {1.0, -1.0, 0.1, 1e308, -1e-308, kSmallest, -kSmallest, kLargest, -kLargest, 0x1p-1022,
+                         0x1.fffffffffffffp-1023, 3.0, 1e22}) {
     EXPECT_EQ(bits_of(sum_of({x})), bits_of(x)) << x;
   }
   for (std::uint64_t i = 0; i < 10000; ++i) {
@@ -64,8 +64,7 @@ TEST(ExactSumTest, TwoDoublesRoundAsTheHardwareDoes) {
   for (std::uint64_t i = 0; i < 20000; ++i) {
     const double a = any_double(2, 2 * i);
     // Near in exponent, so that rounding matters.
-    const double b =
-        std::ldexp(any_double(2, 2 * i + 1) < 0 ? -1.3 : 1.7, std::ilogb(a) - static_cast<int>(i % 60));
+    const double b = std::ldexp(any_double(2, 2 * i + 1) < 0 ? -1.3 : 1.7, std::ilogb(a) - static_cast<int>(i % 60));
     EXPECT_EQ(bits_of(sum_of({a, b})), bits_of(a + b + 0.0)) << a << " + " << b;
   }
 }
@@ -96,8 +95,7 @@ TEST(ExactSumTest, OrderDoesNotMatter) {
   std::vector<double> values;
   for (std::uint64_t i = 0; i < 2000; ++i) values.push_back(any_double(3, i));
   const std::uint64_t expected = bits_of(sum_of(values));
-  for (std::uint64_t seed = 0; seed < 20; ++seed)
-    EXPECT_EQ(bits_of(sum_of(shuffled(values, seed))), expected);
+  for (std::uint64_t seed = 0; seed < 20; ++seed) EXPECT_EQ(bits_of(sum_of(shuffled(values, seed))), expected);
   std::sort(values.begin(), values.end());
   EXPECT_EQ(bits_of(sum_of(values)), expected);
   std::sort(values.begin(), values.end(), [](double a, double b) { return std::abs(a) < std::abs(b); });

@@ -17,8 +17,7 @@ constexpr std::int64_t kProcessId = 4242;
 constexpr int kCores = 2;
 constexpr std::int64_t kSecondsOfDay = 86400;
 
-[[noreturn]] void fail(ExitCode code, std::string_view operation, const std::string& path,
-                       std::string reason) {
+[[noreturn]] void fail(ExitCode code, std::string_view operation, const std::string& path, std::string reason) {
   throw Error(code, "files", fmt::format("{} {}", operation, path), std::move(reason));
 }
 
@@ -101,8 +100,7 @@ FakeEnv::~FakeEnv() = default;
 
 void FakeEnv::put_file(const std::string& path, std::string_view content) {
   const std::scoped_lock lock(mutex_);
-  names_[path] = durable_names_[path] =
-      std::make_shared<File>(File{std::string(content), std::string(content)});
+  names_[path] = durable_names_[path] = std::make_shared<File>(File{std::string(content), std::string(content)});
 }
 
 std::string FakeEnv::content(const std::string& path) {
@@ -160,8 +158,8 @@ std::string FakeEnv::wall_time() {
   const std::scoped_lock lock(mutex_);
   const auto seconds = static_cast<std::int64_t>(clock_);
   const std::int64_t of_day = seconds % kSecondsOfDay;
-  return fmt::format("2000-01-{:02}T{:02}:{:02}:{:02}Z", 1 + seconds / kSecondsOfDay, of_day / 3600,
-                     of_day / 60 % 60, of_day % 60);
+  return fmt::format("2000-01-{:02}T{:02}:{:02}:{:02}Z", 1 + seconds / kSecondsOfDay, of_day / 3600, of_day / 60 % 60,
+                     of_day % 60);
 }
 
 void FakeEnv::sleep(Seconds duration) { advance(duration); }
@@ -201,13 +199,9 @@ std::unique_ptr<RandomReader> FakeEnv::open_reader(const std::string& path) {
   return std::make_unique<FakeReader>(*this, path, find_file("open", path)->content);
 }
 
-std::unique_ptr<Writer> FakeEnv::create_file(const std::string& path) {
-  return open_writer("create", path, true);
-}
+std::unique_ptr<Writer> FakeEnv::create_file(const std::string& path) { return open_writer("create", path, true); }
 
-std::unique_ptr<Writer> FakeEnv::append_file(const std::string& path) {
-  return open_writer("append to", path, false);
-}
+std::unique_ptr<Writer> FakeEnv::append_file(const std::string& path) { return open_writer("append to", path, false); }
 
 void FakeEnv::make_directories(const std::string& path) {
   const std::scoped_lock lock(mutex_);
@@ -279,8 +273,7 @@ std::shared_ptr<FakeEnv::File> FakeEnv::find_file(std::string_view operation, co
   return found->second;
 }
 
-std::unique_ptr<Writer> FakeEnv::open_writer(std::string_view operation, const std::string& path,
-                                             bool truncate) {
+std::unique_ptr<Writer> FakeEnv::open_writer(std::string_view operation, const std::string& path, bool truncate) {
   const std::string directory = directory_name(path);
   if (!is_directory(directory)) fail(ExitCode::kUsage, operation, path, "No such file or directory");
   if (is_directory(path)) fail(ExitCode::kUsage, operation, path, "Is a directory");
@@ -292,8 +285,7 @@ std::unique_ptr<Writer> FakeEnv::open_writer(std::string_view operation, const s
   return std::make_unique<FakeWriter>(*this, path, file);
 }
 
-void FakeEnv::write(File& file, const std::string& path, std::size_t offset,
-                    std::span<const std::byte> data) {
+void FakeEnv::write(File& file, const std::string& path, std::size_t offset, std::span<const std::byte> data) {
   const std::size_t end = std::max(file.content.size(), offset + data.size());
   if (byte_limit_ >= 0) {
     auto total = static_cast<std::int64_t>(end - file.content.size());

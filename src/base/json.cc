@@ -77,8 +77,7 @@ std::string reason_of(std::string_view message) {
 // Builds the value from the parser's events.
 class JsonBuilder {
  public:
-  JsonBuilder(std::string_view text, std::string_view what)
-      : text_(text), what_(what), reached_(text.data()) {}
+  JsonBuilder(std::string_view text, std::string_view what) : text_(text), what_(what), reached_(text.data()) {}
 
   const char** reached() { return &reached_; }
   Json&& take() { return std::move(root_); }
@@ -119,8 +118,8 @@ class JsonBuilder {
 
   bool refuse(std::size_t at, std::string reason) {
     const Place place = place_of(text_, std::min(at, text_.size()));
-    failure_ = Failure{std::string(what_), "",
-                       fmt::format("line {}, column {}: {}", place.line, place.column, reason), ""};
+    failure_ =
+        Failure{std::string(what_), "", fmt::format("line {}, column {}: {}", place.line, place.column, reason), ""};
     return false;
   }
 
@@ -155,8 +154,7 @@ class JsonBuilder {
     if (stack_.size() >= kMaximumDepth) {
       return refuse(offset(), fmt::format("nested deeper than {} levels", kMaximumDepth));
     }
-    stack_.push_back(
-        {&place(std::move(value)), {}});  // stays valid: a parent grows only while no child is open
+    stack_.push_back({&place(std::move(value)), {}});  // stays valid: a parent grows only while no child is open
     return true;
   }
   bool close() {
@@ -365,8 +363,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   for (const std::string& candidate : known) {
-    std::vector<std::size_t> row(candidate.size() +
-                                 1);  // distances of a prefix of word to prefixes of candidate
+    std::vector<std::size_t> row(candidate.size() + 1);  // distances of a prefix of word to prefixes of candidate
     for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
     for (std::size_t i = 0; i < word.size(); ++i) {
       std::size_t diagonal = std::exchange(row[0], i + 1);

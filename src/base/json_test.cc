@@ -65,8 +65,7 @@ TEST(JsonDump, DoublesRoundTripAndShowThatTheyAreDoubles) {
   EXPECT_EQ(Json(0.1).dump(), "0.1");
   EXPECT_EQ(Json(1e22).dump(), "1e+22");
   EXPECT_EQ(Json(1).dump(), "1");
-  for (const double x :
-       {0.1, 1.0 / 3, 1e300, 5e-324, std::numeric_limits<double>::max(), 123456789.0, 1e17}) {
+  for (const double x : {0.1, 1.0 / 3, 1e300, 5e-324, std::numeric_limits<double>::max(), 123456789.0, 1e17}) {
     const Json back = parsed(Json(x).dump());
     EXPECT_FALSE(back.is_integer());
     EXPECT_EQ(back.as_number(), x);
@@ -113,8 +112,7 @@ TEST(JsonDump, Indented) {
 }
 
 TEST(ParseJson, KeepsOrderAndIntegers) {
-  const std::string text =
-      R"({"z":1,"a":-9223372036854775808,"m":[true,false,null,0.5,9223372036854775807]})";
+  const std::string text = R"({"z":1,"a":-9223372036854775808,"m":[true,false,null,0.5,9223372036854775807]})";
   EXPECT_EQ(parsed(text).dump(), text);
   EXPECT_TRUE(parsed("3").is_integer());
   EXPECT_FALSE(parsed("3.0").is_integer());

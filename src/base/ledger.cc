@@ -69,8 +69,8 @@ std::string Ledger::first_difference(const Ledger& predicted, const Ledger& coun
   for (int i = 0; i < kMemoryClassCount; ++i) {
     const auto memory_class = static_cast<MemoryClass>(i);
     if (predicted.peak(memory_class) == counted.peak(memory_class)) continue;
-    return difference(fmt::format("peak of {}", memory_class_name(memory_class)),
-                      predicted.peak(memory_class), counted.peak(memory_class));
+    return difference(fmt::format("peak of {}", memory_class_name(memory_class)), predicted.peak(memory_class),
+                      counted.peak(memory_class));
   }
   if (predicted.peak_sum() == counted.peak_sum()) return "";
   return difference("peak of the sum", predicted.peak_sum(), counted.peak_sum());

@@ -52,8 +52,8 @@ ExitCode code_for(int reason) {
 }
 
 [[noreturn]] void fail(std::string_view operation, const std::string& path, int reason) {
-  throw Error(code_for(reason), "files", fmt::format("{} {}", operation, path),
-              std::generic_category().message(reason), hint_for(reason));
+  throw Error(code_for(reason), "files", fmt::format("{} {}", operation, path), std::generic_category().message(reason),
+              hint_for(reason));
 }
 
 [[noreturn]] void fail(std::string_view operation, const std::string& path) { fail(operation, path, errno); }
@@ -71,8 +71,7 @@ auto retry_interrupted(Call call) {
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags, std::string_view operation)
-      : path_(path),
-        number_(retry_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kFileMode); })) {
+      : path_(path), number_(retry_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kFileMode); })) {
     if (number_ < 0) fail(operation, path_);
   }
   Descriptor(Descriptor&& other) noexcept : path_(std::move(other.path_)), number_(other.release()) {}
@@ -120,9 +119,7 @@ class PosixMappedFile : public MappedFile {
   ~PosixMappedFile() override {
     if (size_ > 0) ::munmap(address_, size_);
   }
-  std::span<const std::byte> bytes() const override {
-    return {static_cast<const std::byte*>(address_), size_};
-  }
+  std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(address_), size_}; }
 
  private:
   void* address_ = nullptr;
@@ -160,8 +157,7 @@ class PosixWriter : public Writer {
 
   void write(std::span<const std::byte> data) override {
     while (!data.empty()) {
-      const ssize_t put =
-          retry_interrupted([&] { return ::write(file_.number(), data.data(), data.size()); });
+      const ssize_t put = retry_interrupted([&] { return ::write(file_.number(), data.data(), data.size()); });
       if (put < 0) fail("write", file_.path());
       data = data.subspan(static_cast<std::size_t>(put));
     }
@@ -213,8 +209,8 @@ class PosixEnv : public Env {
     ::clock_gettime(CLOCK_REALTIME, &time);
     std::tm utc{};
     ::gmtime_r(&time.tv_sec, &utc);
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
-                       utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+                       utc.tm_hour, utc.tm_min, utc.tm_sec);
   }
 
   void sleep(Seconds duration) override {
@@ -249,8 +245,7 @@ class PosixEnv : public Env {
     for (;;) {
       const std::size_t before = content.size();
       content.resize(before + piece);
-      const ssize_t got =
-          retry_interrupted([&] { return ::read(file.number(), content.data() + before, piece); });
+      const ssize_t got = retry_interrupted([&] { return ::read(file.number(), content.data() + before, piece); });
       if (got < 0) fail("read", path);
       content.resize(before + static_cast<std::size_t>(got));
       if (got == 0) return content;
@@ -314,8 +309,7 @@ class PosixEnv : public Env {
     constexpr const char* kRollup = "/proc/self/smaps_rollup";
     if (exists(kRollup)) {
       const std::string text = read_file(kRollup);
-      return {{kilobytes_of(text, "Rss")},
-              {kilobytes_of(text, "Anonymous") + kilobytes_of(text, "Pss_Shmem")}};
+      return {{kilobytes_of(text, "Rss")}, {kilobytes_of(text, "Anonymous") + kilobytes_of(text, "Pss_Shmem")}};
     }
     const std::string text = read_file("/proc/self/status");  // kernels without the roll-up
     return {{kilobytes_of(text, "VmRSS")}, {kilobytes_of(text, "RssAnon") + kilobytes_of(text, "RssShmem")}};

@@ -55,8 +55,8 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const std::uint64_t product0 = std::uint64_t{kPhiloxM0} * counter[0];
     const std::uint64_t product1 = std::uint64_t{kPhiloxM1} * counter[2];
-    counter = {high_word(product1) ^ counter[1] ^ key[0], low_word(product1),
-               high_word(product0) ^ counter[3] ^ key[1], low_word(product0)};
+    counter = {high_word(product1) ^ counter[1] ^ key[0], low_word(product1), high_word(product0) ^ counter[3] ^ key[1],
+               low_word(product0)};
     key[0] += kPhiloxW0;
     key[1] += kPhiloxW1;
   }
@@ -92,8 +92,7 @@ float random_uniform(RandomKey key, std::uint64_t element) {
 double random_normal(RandomKey key, std::uint64_t element) {
   const std::array<std::uint32_t, 4> words = block_of(key, element / 2);
   const auto first = static_cast<std::size_t>(2 * (element % 2));
-  const double radius_draw =
-      (static_cast<double>(words[first]) + 1.0) * 0x1p-32;  // (0, 1]: log of 0 cannot be
+  const double radius_draw = (static_cast<double>(words[first]) + 1.0) * 0x1p-32;  // (0, 1]: log of 0 cannot be
   const double angle_draw = static_cast<double>(words[first + 1]) * 0x1p-32;
   return std::sqrt(-2.0 * std::log(radius_draw)) * std::cos(2.0 * std::numbers::pi * angle_draw);
 }

@@ -18,8 +18,7 @@ using Words4 = std::array<std::uint32_t, 4>;
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words4{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const std::uint32_t ones = 0xffffffff;
-  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
-            (Words4{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}), (Words4{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Words4{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -34,8 +33,7 @@ TEST(RandomBits, SeedStreamAndElementAllMatter) {
   std::set<std::uint32_t> seen;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     for (std::uint64_t stream = 0; stream < 4; ++stream) {
-      for (std::uint64_t element = 0; element < 8; ++element)
-        seen.insert(random_bits({seed, stream}, element));
+      for (std::uint64_t element = 0; element < 8; ++element) seen.insert(random_bits({seed, stream}, element));
     }
   }
   EXPECT_EQ(seen.size(), 128u);

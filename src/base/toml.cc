@@ -23,8 +23,8 @@ struct RefusedValue {
 };
 
 Failure failure_at(std::string_view what, const toml::source_region& source, std::string_view reason) {
-  return {std::string(what), "",
-          fmt::format("line {}, column {}: {}", source.begin.line, source.begin.column, reason), ""};
+  return {std::string(what), "", fmt::format("line {}, column {}: {}", source.begin.line, source.begin.column, reason),
+          ""};
 }
 
 class TomlReader {
@@ -58,8 +58,7 @@ class TomlReader {
     for (const auto& [key, node] : table) {
       members.emplace_back(key.source().begin, Json::Member(std::string(key.str()), read(node)));
     }
-    std::stable_sort(members.begin(), members.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     Json::Object object;
     for (auto& member : members) object.push_back(std::move(member.second));
     return Json(std::move(object));

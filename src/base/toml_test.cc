@@ -32,10 +32,9 @@ name = "b"
 )",
                                    "run.toml")
                             .or_throw();
-  EXPECT_EQ(
-      document.dump(),
-      R"({"layout":"auto","train":{"steps":50,"lr":0.001,"save":true,"beta":[0.9,0.95],"log":{"every":10}},)"
-      R"("model":{"path":"config.json"},"hosts":[{"name":"a"},{"name":"b"}]})");
+  EXPECT_EQ(document.dump(),
+            R"({"layout":"auto","train":{"steps":50,"lr":0.001,"save":true,"beta":[0.9,0.95],"log":{"every":10}},)"
+            R"("model":{"path":"config.json"},"hosts":[{"name":"a"},{"name":"b"}]})");
 }
 
 TEST(ParseToml, ErrorsNameLineAndColumn) {

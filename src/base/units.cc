@@ -20,33 +20,25 @@ struct UnitName {
 constexpr double kTwoPow10 = 1024.0;
 constexpr double kDay = 86400.0;
 
-constexpr std::array<UnitName, 13> kByteUnits{
-    {{"", 1},
-     {"B", 1},
-     {"kB", 1e3},
-     {"KB", 1e3},
-     {"MB", 1e6},
-     {"GB", 1e9},
-     {"TB", 1e12},
-     {"PB", 1e15},
-     {"KiB", kTwoPow10},
-     {"MiB", kTwoPow10* kTwoPow10},
-     {"GiB", kTwoPow10* kTwoPow10* kTwoPow10},
-     {"TiB", kTwoPow10* kTwoPow10* kTwoPow10* kTwoPow10},
-     {"PiB", kTwoPow10* kTwoPow10* kTwoPow10* kTwoPow10* kTwoPow10}}};
+constexpr std::array<UnitName, 13> kByteUnits{{{"", 1},
+                                               {"B", 1},
+                                               {"kB", 1e3},
+                                               {"KB", 1e3},
+                                               {"MB", 1e6},
+                                               {"GB", 1e9},
+                                               {"TB", 1e12},
+                                               {"PB", 1e15},
+                                               {"KiB", kTwoPow10},
+                                               {"MiB", kTwoPow10* kTwoPow10},
+                                               {"GiB", kTwoPow10* kTwoPow10* kTwoPow10},
+                                               {"TiB", kTwoPow10* kTwoPow10* kTwoPow10* kTwoPow10},
+                                               {"PiB", kTwoPow10* kTwoPow10* kTwoPow10* kTwoPow10* kTwoPow10}}};
 
 constexpr std::array<UnitName, 5> kBitUnits{
     {{"kb", 1e3 / 8}, {"Mb", 1e6 / 8}, {"Gb", 1e9 / 8}, {"Tb", 1e12 / 8}, {"b", 1.0 / 8}}};
 
-constexpr std::array<UnitName, 9> kCountUnits{{{"", 1},
-                                               {"K", 1e3},
-                                               {"k", 1e3},
-                                               {"M", 1e6},
-                                               {"m", 1e6},
-                                               {"B", 1e9},
-                                               {"b", 1e9},
-                                               {"T", 1e12},
-                                               {"t", 1e12}}};
+constexpr std::array<UnitName, 9> kCountUnits{
+    {{"", 1}, {"K", 1e3}, {"k", 1e3}, {"M", 1e6}, {"m", 1e6}, {"B", 1e9}, {"b", 1e9}, {"T", 1e12}, {"t", 1e12}}};
 
 constexpr std::array<UnitName, 10> kTimeUnits{{{"ns", 1e-9},
                                                {"us", 1e-6},
@@ -83,8 +75,7 @@ struct Quantity {
 // "1.5 GB" -> 1.5, "GB". No sign, no separators: a quantity is never negative.
 Result<Quantity> split_quantity(std::string_view text, const char* what, const char* example) {
   const std::string_view body = trimmed(text);
-  const Failure refused{what, fmt::format("\"{}\"", text),
-                        "must be a number that is not negative, with its unit",
+  const Failure refused{what, fmt::format("\"{}\"", text), "must be a number that is not negative, with its unit",
                         fmt::format("write it like {}", example)};
   if (body.empty() || !is_digit(body.front())) return refused;
   Quantity result;
@@ -98,18 +89,14 @@ Result<Quantity> split_quantity(std::string_view text, const char* what, const c
 
 Failure unknown_unit(const char* what, std::string_view text, std::string_view unit, std::string_view legal) {
   const std::string shown = unit.empty() ? "no unit" : fmt::format("the unit \"{}\"", unit);
-  return {what, fmt::format("\"{}\"", text), fmt::format("has {}", shown),
-          fmt::format("legal units: {}", legal)};
+  return {what, fmt::format("\"{}\"", text), fmt::format("has {}", shown), fmt::format("legal units: {}", legal)};
 }
 
-constexpr std::string_view kByteUnitList =
-    "B, KB, MB, GB, TB, PB (powers of 1000), KiB, MiB, GiB, TiB, PiB (of 1024)";
+constexpr std::string_view kByteUnitList = "B, KB, MB, GB, TB, PB (powers of 1000), KiB, MiB, GiB, TiB, PiB (of 1024)";
 
 // A number times a unit of bytes, exactly: whole bytes below 2^63.
 Result<Bytes> exact_bytes(std::string_view text, const Quantity& quantity, double factor) {
-  const auto refuse = [&](const char* rule) {
-    return Failure{"bytes", fmt::format("\"{}\"", text), rule, ""};
-  };
+  const auto refuse = [&](const char* rule) { return Failure{"bytes", fmt::format("\"{}\"", text), rule, ""}; };
   std::int64_t whole = 0;
   const char* end = quantity.digits.data() + quantity.digits.size();
   const auto [stop, error] = std::from_chars(quantity.digits.data(), end, whole);
@@ -199,8 +186,7 @@ Result<double> parse_bytes_per_second(std::string_view text) {
     if (unit == nullptr) unit = find_unit(kBitUnits, amount);
   }
   if (unit == nullptr) {
-    return unknown_unit("bandwidth", text, unit_text,
-                        "GB/s, GiB/s (bytes), Gb/s (bits), and so with K, M, T");
+    return unknown_unit("bandwidth", text, unit_text, "GB/s, GiB/s (bytes), Gb/s (bits), and so with K, M, T");
   }
   return quantity->number * unit->factor;
 }

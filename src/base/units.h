@@ -18,9 +18,7 @@ std::int64_t checked_add(std::int64_t a, std::int64_t b);
 std::int64_t checked_multiply(std::int64_t a, std::int64_t b);
 
 inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-inline std::int64_t round_up(std::int64_t a, std::int64_t multiple) {
-  return divide_up(a, multiple) * multiple;
-}
+inline std::int64_t round_up(std::int64_t a, std::int64_t multiple) { return divide_up(a, multiple) * multiple; }
 // a / b where b must divide a (InternalError otherwise).
 std::int64_t divide_exact(std::int64_t a, std::int64_t b);
 

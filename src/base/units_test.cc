@@ -73,8 +73,8 @@ TEST(ParseBytes, EachUnit) {
 }
 
 TEST(ParseBytes, Refusals) {
-  for (const char* text : {"", "GB", "-1GB", "+1GB", "1.5", "0.3B", "80Gb", "80gb", "80 GB extra", "1,000",
-                           "nan", "inf", "0x10", "1e30", "9223372036854775808", "10000PB"}) {
+  for (const char* text : {"", "GB", "-1GB", "+1GB", "1.5", "0.3B", "80Gb", "80gb", "80 GB extra", "1,000", "nan",
+                           "inf", "0x10", "1e30", "9223372036854775808", "10000PB"}) {
     EXPECT_FALSE(parse_bytes(text).ok()) << text;
   }
   const std::string sentence = parse_bytes("80Gb").failure().sentence();
@@ -108,8 +108,7 @@ TEST(ParseSeconds, EachUnit) {
   EXPECT_EQ(parse_seconds("2d").value().count, 172800);
   EXPECT_EQ(parse_seconds("3w").value().count, 3 * 7 * 86400);
   EXPECT_EQ(parse_seconds("3y").value().count, 3 * 365.25 * 86400);
-  for (const char* text : {"", "3", "min", "-3min", "3 months", "3M"})
-    EXPECT_FALSE(parse_seconds(text).ok()) << text;
+  for (const char* text : {"", "3", "min", "-3min", "3 months", "3M"}) EXPECT_FALSE(parse_seconds(text).ok()) << text;
   EXPECT_NE(parse_seconds("3").failure().sentence().find("no unit"), std::string::npos);
 }
 

@@ -48,9 +48,7 @@ Failure bad_file(const std::string& path, std::string rule) {
   return {path, "", std::move(rule), "", ExitCode::kStorage};
 }
 
-std::string shape_text(std::span<const std::int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
+std::string shape_text(std::span<const std::int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 // The product, or nothing if it does not fit.
 std::optional<std::int64_t> product_of(std::span<const std::int64_t> factors, std::int64_t start) {
@@ -128,15 +126,13 @@ Status check_ranges(const std::string& path, std::vector<StoredTensor>& tensors,
   std::int64_t at = 0;
   for (const StoredTensor& tensor : tensors) {
     if (tensor.begin != at) {
-      return bad_file(
-          path, fmt::format("tensor \"{}\" begins at byte {} of the data, the one before ends at {}: {}",
-                            tensor.name, tensor.begin, at, tensor.begin < at ? "an overlap" : "a hole"));
+      return bad_file(path, fmt::format("tensor \"{}\" begins at byte {} of the data, the one before ends at {}: {}",
+                                        tensor.name, tensor.begin, at, tensor.begin < at ? "an overlap" : "a hole"));
     }
     at = tensor.end;
   }
   if (at > data_bytes) {
-    return bad_file(path,
-                    fmt::format("truncated: the tensors need {} bytes, the file has {}", at, data_bytes));
+    return bad_file(path, fmt::format("truncated: the tensors need {} bytes, the file has {}", at, data_bytes));
   }
   if (at < data_bytes) {
     return bad_file(path, fmt::format("{} bytes follow the last tensor", data_bytes - at));
@@ -155,8 +151,8 @@ Result<std::string> read_header_text(const RandomReader& reader, const std::stri
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < raw.size(); ++i) length |= std::to_integer<std::uint64_t>(raw[i]) << (8 * i);
   if (length > static_cast<std::uint64_t>(kSafetensorsHeaderLimit)) {
-    return bad_file(path, fmt::format("header of {} bytes is beyond the limit of {}: not a safetensors file?",
-                                      length, format_exact(kSafetensorsHeaderLimit)));
+    return bad_file(path, fmt::format("header of {} bytes is beyond the limit of {}: not a safetensors file?", length,
+                                      format_exact(kSafetensorsHeaderLimit)));
   }
   if (static_cast<std::int64_t>(length) > size - kLengthBytes) {
     return bad_file(path, fmt::format("truncated: the header has {} bytes, the file {}", length, size));
@@ -192,8 +188,7 @@ class Runs {
   // Of run r, from the tensor's first byte. Ascending in r.
   std::int64_t offset(std::int64_t r) const {
     std::int64_t element = first_;
-    for (std::size_t d = outer_; d-- > 0; r /= extent_[d])
-      element += (begin_[d] + r % extent_[d]) * strides_[d];
+    for (std::size_t d = outer_; d-- > 0; r /= extent_[d]) element += (begin_[d] + r % extent_[d]) * strides_[d];
     return element * element_bytes_;
   }
 
@@ -253,10 +248,9 @@ class RunReader {
   }
   void convert(std::int64_t offset, std::int64_t size) {
     const auto elements = static_cast<std::size_t>(size / dtype_size(*tensor_.dtype));
-    convert_to_f32(
-        *tensor_.dtype,
-        std::span(window_).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)),
-        out_.first(elements));
+    convert_to_f32(*tensor_.dtype,
+                   std::span(window_).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)),
+                   out_.first(elements));
     out_ = out_.subspan(elements);
   }
 
@@ -312,13 +306,11 @@ Result<SafetensorsReader> SafetensorsReader::open(Env& env, const std::string& p
     found = join_path(path, kSafetensorsFile);
     if (!env.exists(found)) found = join_path(path, kSafetensorsIndexFile);
     if (!env.exists(found)) {
-      return Failure{path, "", fmt::format("has neither {} nor {}", kSafetensorsFile, kSafetensorsIndexFile),
-                     ""};
+      return Failure{path, "", fmt::format("has neither {} nor {}", kSafetensorsFile, kSafetensorsIndexFile), ""};
     }
   }
   SafetensorsReader reader;
-  const Status status =
-      found.ends_with(".json") ? reader.add_indexed_files(env, found) : reader.add_file(env, found);
+  const Status status = found.ends_with(".json") ? reader.add_indexed_files(env, found) : reader.add_file(env, found);
   if (!status.ok()) return status.failure();
   return reader;
 }
@@ -332,14 +324,13 @@ Status SafetensorsReader::add_file(Env& env, const std::string& path) {
     tensor.file = paths_.size();
     const auto [entry, added] = by_name_.emplace(tensor.name, tensors_.size());
     if (!added) {
-      return bad_file(
-          path, fmt::format("tensor \"{}\" is in {} too", tensor.name, paths_[tensors_[entry->second].file]));
+      return bad_file(path,
+                      fmt::format("tensor \"{}\" is in {} too", tensor.name, paths_[tensors_[entry->second].file]));
     }
     tensors_.push_back(std::move(tensor));
   }
   for (auto& [key, value] : contents.metadata) {
-    const bool known =
-        std::any_of(metadata_.begin(), metadata_.end(), [&](const auto& m) { return m.first == key; });
+    const bool known = std::any_of(metadata_.begin(), metadata_.end(), [&](const auto& m) { return m.first == key; });
     if (!known) metadata_.emplace_back(key, std::move(value));
   }
   paths_.push_back(path);
@@ -355,11 +346,9 @@ Status SafetensorsReader::add_indexed_files(Env& env, const std::string& index_p
   if (map == nullptr || !map->is_object()) return bad_file(index_path, "weight_map must be an object");
   std::set<std::string> names;
   for (const auto& [tensor, file] : map->as_object()) {
-    const bool plain =
-        file.is_string() && !file.as_string().empty() && file.as_string().find('/') == std::string::npos;
+    const bool plain = file.is_string() && !file.as_string().empty() && file.as_string().find('/') == std::string::npos;
     if (!plain)
-      return bad_file(index_path,
-                      fmt::format("weight_map: \"{}\" must name a file beside the index", tensor));
+      return bad_file(index_path, fmt::format("weight_map: \"{}\" must name a file beside the index", tensor));
     names.insert(file.as_string());
   }
   for (const std::string& name : names) {
@@ -371,15 +360,14 @@ Status SafetensorsReader::add_indexed_files(Env& env, const std::string& index_p
   for (const auto& [tensor, file] : map->as_object()) {
     const StoredTensor* stored = find(tensor);
     if (stored == nullptr || base_name(paths_[stored->file]) != file.as_string()) {
-      return bad_file(index_path,
-                      fmt::format("weight_map: tensor \"{}\" is not in {}", tensor, file.as_string()));
+      return bad_file(index_path, fmt::format("weight_map: tensor \"{}\" is not in {}", tensor, file.as_string()));
     }
   }
   if (map->as_object().size() == tensors_.size()) return ok_status();
   for (const StoredTensor& tensor : tensors_) {
     if (map->find(tensor.name) != nullptr) continue;
-    return bad_file(index_path, fmt::format("weight_map does not list tensor \"{}\" of {}", tensor.name,
-                                            paths_[tensor.file]));
+    return bad_file(index_path,
+                    fmt::format("weight_map does not list tensor \"{}\" of {}", tensor.name, paths_[tensor.file]));
   }
   return ok_status();
 }
@@ -410,8 +398,7 @@ void SafetensorsReader::read_slice(std::string_view name, std::span<const std::i
   }
   bool inside = begin.size() == tensor.shape.size() && extent.size() == tensor.shape.size();
   for (std::size_t d = 0; inside && d < tensor.shape.size(); ++d) {
-    inside = begin[d] >= 0 && extent[d] >= 0 && begin[d] <= tensor.shape[d] &&
-             extent[d] <= tensor.shape[d] - begin[d];
+    inside = begin[d] >= 0 && extent[d] >= 0 && begin[d] <= tensor.shape[d] && extent[d] <= tensor.shape[d] - begin[d];
   }
   if (!inside) {
     refuse(fmt::format("{} from {} is not inside the shape {}", shape_text(extent), shape_text(begin),

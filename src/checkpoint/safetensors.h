@@ -36,7 +36,7 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 // A tensor in a file.
 struct StoredTensor {
   std::string name;
-  std::string type;  // as the file writes it; files may hold types that this program does not compute with
+  std::string type;            // as the file writes it; files may hold types that this program does not compute with
   std::optional<DType> dtype;  // where it does
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0;  // bytes [begin, end) of the file
@@ -64,8 +64,8 @@ class SafetensorsReader {
   // The elements [begin[d], begin[d] + extent[d]) of each dimension d as float32, row-major, converted
   // exactly from F32, BF16 or F16. Only the rows needed are read, through a few MiB of memory. Error: no such
   // tensor, another type, a slice that is not inside the shape, a failing read.
-  void read_slice(std::string_view name, std::span<const std::int64_t> begin,
-                  std::span<const std::int64_t> extent, std::span<float> out) const;
+  void read_slice(std::string_view name, std::span<const std::int64_t> begin, std::span<const std::int64_t> extent,
+                  std::span<float> out) const;
   // Rows [first, first + count) of dimension 0.
   void read_rows(std::string_view name, std::int64_t first, std::int64_t count, std::span<float> out) const;
   // The whole tensor.

@@ -44,8 +44,7 @@ std::string message_of(const std::function<void()>& body) {
 }
 
 // A tensor whose element i is i, in the given type.
-void write_counting(FakeEnv& env, const std::string& path, DType dtype,
-                    const std::vector<std::int64_t>& shape) {
+void write_counting(FakeEnv& env, const std::string& path, DType dtype, const std::vector<std::int64_t>& shape) {
   std::int64_t elements = 1;
   for (const std::int64_t size : shape) elements *= size;
   std::vector<float> values(static_cast<std::size_t>(elements));
@@ -57,8 +56,7 @@ void write_counting(FakeEnv& env, const std::string& path, DType dtype,
 }
 
 // What read_slice must give for a counting tensor, element by element.
-std::vector<float> expected_slice(const std::vector<std::int64_t>& shape,
-                                  const std::vector<std::int64_t>& begin,
+std::vector<float> expected_slice(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& begin,
                                   const std::vector<std::int64_t>& extent) {
   std::int64_t count = 1;
   for (const std::int64_t size : extent) count *= size;
@@ -121,8 +119,7 @@ TEST(SafetensorsReaderTest, ScalarsAreSlicesWithoutDimensions) {
 }
 
 TEST(SafetensorsReaderTest, SlicesOfEveryDimensionAndType) {
-  const std::vector<std::vector<std::int64_t>> shapes{{12},    {6, 10},   {1, 16},
-                                                      {16, 1}, {4, 3, 5}, {2, 3, 2, 4}};
+  const std::vector<std::vector<std::int64_t>> shapes{{12}, {6, 10}, {1, 16}, {16, 1}, {4, 3, 5}, {2, 3, 2, 4}};
   std::uint64_t draws = 0;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const auto& shape : shapes) {
@@ -163,12 +160,11 @@ TEST(SafetensorsReaderTest, LargeTensors) {
   const std::vector<std::int64_t> shape{300, 8000};  // 9.6 MB, exact in float32
   write_counting(env, "m.safetensors", DType::kF32, shape);
   const SafetensorsReader reader = SafetensorsReader::open(env, "m.safetensors").or_throw();
-  const std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> slices{
-      {{0, 0}, {300, 8000}},
-      {{10, 0}, {200, 8000}},
-      {{0, 1}, {300, 10}},
-      {{0, 1000}, {300, 7000}},
-      {{3, 0}, {150, 7999}}};
+  const std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> slices{{{0, 0}, {300, 8000}},
+                                                                                            {{10, 0}, {200, 8000}},
+                                                                                            {{0, 1}, {300, 10}},
+                                                                                            {{0, 1000}, {300, 7000}},
+                                                                                            {{3, 0}, {150, 7999}}};
   for (const auto& [begin, extent] : slices) {
     std::vector<float> out(static_cast<std::size_t>(extent[0] * extent[1]));
     reader.read_slice("w", begin, extent, out);
@@ -197,17 +193,14 @@ TEST(SafetensorsReaderTest, WrongAsksAreErrors) {
   env.put_file("m.safetensors", bytes + std::string(40, '\0'));
   const SafetensorsReader reader = SafetensorsReader::open(env, "m.safetensors").or_throw();
   std::vector<float> out(2);
-  const auto slice = [&](const std::string& name, std::vector<std::int64_t> begin,
-                         std::vector<std::int64_t> extent) {
+  const auto slice = [&](const std::string& name, std::vector<std::int64_t> begin, std::vector<std::int64_t> extent) {
     return message_of([&] { reader.read_slice(name, begin, extent, out); });
   };
-  EXPECT_EQ(
-      slice("layer.weigth", {0, 0}, {2, 1}),
-      "checkpoint: read a slice of \"layer.weigth\": m.safetensors has no such tensor | the nearest name is "
-      "\"layer.weight\"");
+  EXPECT_EQ(slice("layer.weigth", {0, 0}, {2, 1}),
+            "checkpoint: read a slice of \"layer.weigth\": m.safetensors has no such tensor | the nearest name is "
+            "\"layer.weight\"");
   EXPECT_NE(slice("layer.weight", {0, 0}, {2, 1}).find("F64 is not read as float32"), std::string::npos);
-  EXPECT_NE(slice("w", {1, 0}, {2, 1}).find("[2, 1] from [1, 0] is not inside the shape [2, 3]"),
-            std::string::npos);
+  EXPECT_NE(slice("w", {1, 0}, {2, 1}).find("[2, 1] from [1, 0] is not inside the shape [2, 3]"), std::string::npos);
   EXPECT_NE(slice("w", {0}, {2}).find("not inside"), std::string::npos);
   EXPECT_NE(slice("w", {0, -1}, {2, 1}).find("not inside"), std::string::npos);
   EXPECT_NE(slice("w", {0, 0}, {2, -1}).find("not inside"), std::string::npos);
@@ -242,8 +235,7 @@ TEST(SafetensorsHeaderTest, EachBrokenHeaderIsRefusedByName) {
       {with_length(R"({"__metadata__":{"a":3}})"), "__metadata__ must be an object of texts"},
       {with_length(entry("3")), "tensor \"w\": its entry must be an object"},
       {with_length(entry(R"({"shape":[1],"data_offsets":[0,4]})")), "dtype must be a text"},
-      {with_length(entry(R"({"dtype":"F99","shape":[1],"data_offsets":[0,4]})")),
-       "dtype \"F99\" is not known"},
+      {with_length(entry(R"({"dtype":"F99","shape":[1],"data_offsets":[0,4]})")), "dtype \"F99\" is not known"},
       {with_length(entry(R"({"dtype":"F32","shape":1,"data_offsets":[0,4]})")), "shape must be a list"},
       {with_length(entry(R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})")), "shape must be a list"},
       {with_length(entry(R"({"dtype":"F32","shape":[1.0],"data_offsets":[0,4]})")), "shape must be a list"},
@@ -262,26 +254,22 @@ TEST(SafetensorsHeaderTest, EachBrokenHeaderIsRefusedByName) {
        "tensor \"b\" begins at byte 2 of the data, the one before ends at 4: an overlap"},
       {file_of(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})"), 3),
        "truncated: the tensors need 4 bytes, the file has 3"},
-      {file_of(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})"), 5),
-       "1 bytes follow the last tensor"},
+      {file_of(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})"), 5), "1 bytes follow the last tensor"},
   };
   for (const auto& broken : cases) {
     const std::string sentence = refusal(broken.bytes);
-    EXPECT_NE(sentence.find(broken.reason), std::string::npos)
-        << sentence << "\n  expected: " << broken.reason;
+    EXPECT_NE(sentence.find(broken.reason), std::string::npos) << sentence << "\n  expected: " << broken.reason;
     EXPECT_NE(sentence.find("m.safetensors"), std::string::npos) << sentence;
   }
   EXPECT_EQ(refusal(with_length("{}")), "accepted");
-  EXPECT_EQ(
-      refusal(with_length(R"({"z":{"dtype":"F32","shape":[0,4611686018427387904,8],"data_offsets":[0,0]}})")),
-      "accepted");
+  EXPECT_EQ(refusal(with_length(R"({"z":{"dtype":"F32","shape":[0,4611686018427387904,8],"data_offsets":[0,0]}})")),
+            "accepted");
 }
 
 TEST(SafetensorsHeaderTest, EmptySlicesOfHugeEmptyTensors) {
   FakeEnv env;
-  env.put_file(
-      "m.safetensors",
-      with_length(R"({"z":{"dtype":"F32","shape":[0,4611686018427387904,8],"data_offsets":[0,0]}})"));
+  env.put_file("m.safetensors",
+               with_length(R"({"z":{"dtype":"F32","shape":[0,4611686018427387904,8],"data_offsets":[0,0]}})"));
   const SafetensorsReader reader = SafetensorsReader::open(env, "m.safetensors").or_throw();
   EXPECT_NO_THROW(reader.read_all("z", {}));
 }
@@ -354,8 +342,7 @@ class ShardedModel : public testing::Test {
     put_index(R"({"a":"1.safetensors","b":"2.safetensors"})");
   }
   void put_index(const std::string& weight_map) {
-    env_.put_file("d/model.safetensors.index.json",
-                  R"({"metadata":{"total_size":8},"weight_map":)" + weight_map + "}");
+    env_.put_file("d/model.safetensors.index.json", R"({"metadata":{"total_size":8},"weight_map":)" + weight_map + "}");
   }
   std::string refused() {
     const auto result = SafetensorsReader::open(env_, "d");

@@ -44,9 +44,8 @@ std::string header_bytes(const Json& header) {
 SafetensorsWriter::SafetensorsWriter(Env& env, const std::string& path, std::vector<TensorSpec> tensors,
                                      const Metadata& metadata)
     : file_(env, path) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
-    return dtype_size(a.dtype) > dtype_size(b.dtype);
-  });
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const TensorSpec& a, const TensorSpec& b) { return dtype_size(a.dtype) > dtype_size(b.dtype); });
   Json::Object header;
   Json texts = Json::object();
   for (const auto& [key, value] : metadata) texts[key] = value;
@@ -98,8 +97,7 @@ void SafetensorsWriter::write_floats(std::string_view name, std::span<const floa
 
 void SafetensorsWriter::finish() {
   for (const auto& [name, part] : parts_) {
-    TRIREME_CHECK(part.next == part.end, "tensor \"{}\": {} bytes were not written", name,
-                  part.end - part.next);
+    TRIREME_CHECK(part.next == part.end, "tensor \"{}\": {} bytes were not written", name, part.end - part.next);
   }
   file_.commit();
 }

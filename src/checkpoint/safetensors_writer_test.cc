@@ -73,8 +73,7 @@ TEST(SafetensorsWriterTest, RoundTripInPiecesAndAnyOrder) {
 TEST(SafetensorsWriterTest, MisuseIsABrokenInvariant) {
   FakeEnv env;
   const std::vector<float> two(2);
-  EXPECT_THROW(SafetensorsWriter(env, "x", {{"a", DType::kF32, {1}}, {"a", DType::kF32, {1}}}),
-               InternalError);
+  EXPECT_THROW(SafetensorsWriter(env, "x", {{"a", DType::kF32, {1}}, {"a", DType::kF32, {1}}}), InternalError);
   EXPECT_THROW(SafetensorsWriter(env, "x", {{"__metadata__", DType::kF32, {1}}}), InternalError);
   EXPECT_THROW(SafetensorsWriter(env, "x", {{"a", DType::kF32, {-1}}}), InternalError);
   EXPECT_THROW(SafetensorsWriter(env, "x", {{"a", DType::kF32, {std::int64_t{1} << 62}}}), InternalError);

@@ -95,7 +95,7 @@ struct Chunk {
 // All chunks in model order (virtual stage order). The first holds the embedding, the last the head.
 std::vector<Chunk> model_chunks(const model::Config& config, const Layout& layout);
 // Decoder layers of each virtual stage: contiguous, each >= 1, the largest forward flops (embedding and head counted)
-// as small as possible; among equals the lexicographically greatest (more layers early).
+// as small as possible; below that as even as can be, the early chunks (most micro-batches in flight) the smaller ones.
 std::vector<int> balanced_chunks(const model::Config& config, int chunks, std::int64_t sequence);
 
 // How many of everything a rank holds.

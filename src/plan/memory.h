@@ -1,12 +1,11 @@
 #pragma once
 
-// Predicted memory and traffic of a rank: a walk over its program. No engine, no I/O. Law 1: the arena's ledger and the
-// communicator's counters agree with these to the byte.
+// Predicted memory of a rank: a walk over its program. No engine, no I/O. Law 1: the arena's ledger agrees with it to
+// the byte.
 
+#include <array>
 #include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -49,32 +48,31 @@ struct StaticBuffer {
 std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, const Layout& layout,
                                          const Batch& batch, const RunInputs& inputs, int rank);
 
-// Bytes of one allocation instruction (kAllocate, kAllocateBoundary, kGather, kOpenGradient and their ends): the sum
-// of allocation_size() over its buffers, each buffer on its own.
+// What one instruction allocates or frees: the sizes of its buffers, as asked for, in the order of the activation
+// table.
 struct Booking {
   MemoryClass memory_class = MemoryClass::kSavedActivations;
   std::vector<Bytes> buffers;
 };
-Booking booking_of(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
-                   const RunInputs& inputs, const RankProgram& program, const Instruction& instruction);
+
+// Bookings of a program's instructions. Keeps a reference to the program.
+class BookingTable {
+ public:
+  BookingTable(const model::ParameterTable& table, const Layout& layout, const Batch& batch, const RunInputs& inputs,
+               const RankProgram& program);
+  Booking operator()(const Instruction& instruction) const;
+
+ private:
+  const model::Config& config_;
+  std::int64_t element_;
+  const RankProgram& program_;
+  Bytes boundary_;
+  std::array<std::array<std::vector<Bytes>, model::kActivationGroupCount>, 3> groups_;  // by unit kind
+};
 
 // Static buffers, then the program of a step walked once (and the evaluation program, if any): peaks by class and of
 // the sum.
 Ledger predict_memory(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
                       const RunInputs& inputs, int rank);
-
-// Bytes that a rank sends in one step, by axis and collective.
-enum class Collective { kSend, kAllReduce, kReduceScatter, kAllGather, kBroadcast };
-std::string_view collective_name(Collective collective);
-struct Traffic {
-  std::int64_t calls = 0;
-  Bytes sent;
-};
-using TrafficTable = std::map<std::pair<Axis, Collective>, Traffic>;
-// Direct reduce-scatter and ring all-gather: an all-reduce of n elements over N ranks is the first and then the second;
-// rank r's share of n elements is [r n / N, (r + 1) n / N) (floor). A rank sends, to each other rank, that rank's share
-// (reduce-scatter); and forwards every share but its successor's around the ring (all-gather).
-TrafficTable predict_traffic(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
-                             const RunInputs& inputs, int rank);
 
 }  // namespace trireme::plan

@@ -16,9 +16,9 @@ Result<SampleOrder> SampleOrder::make(const std::string& what, std::int64_t toke
                                       std::uint64_t seed, Order order) {
   TRIREME_CHECK_GT(sequence, 0);
   if (tokens <= sequence) {
-    return Failure{what, "", fmt::format("text has {} tokens, one sample needs {}", tokens, sequence + 1),
-                   tokens >= 2 ? fmt::format("a longer text, or a sequence of at most {}", tokens - 1)
-                               : "use a longer text"};
+    return Failure{
+        what, "", fmt::format("text has {} tokens, one sample needs {}", tokens, sequence + 1),
+        tokens >= 2 ? fmt::format("a longer text, or a sequence of at most {}", tokens - 1) : "use a longer text"};
   }
   return SampleOrder(sequence, (tokens - 1) / sequence, seed, order);
 }

@@ -86,9 +86,8 @@ TEST(SampleOrderTest, ATextOfExactlyOneSample) {
 TEST(SampleOrderTest, ATooShortTextIsRefusedWithNumbers) {
   const auto result = SampleOrder::make("train.bin", 100, 256, 1, Order::kShuffled);
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(
-      result.failure().sentence(),
-      "train.bin: text has 100 tokens, one sample needs 257; a longer text, or a sequence of at most 99");
+  EXPECT_EQ(result.failure().sentence(),
+            "train.bin: text has 100 tokens, one sample needs 257; a longer text, or a sequence of at most 99");
   EXPECT_FALSE(SampleOrder::make("t", 256, 256, 1, Order::kShuffled).ok());
   EXPECT_FALSE(SampleOrder::make("t", 0, 1, 1, Order::kInOrder).ok());
   EXPECT_THROW(static_cast<void>(SampleOrder::make("t", 10, 0, 1, Order::kInOrder)), InternalError);

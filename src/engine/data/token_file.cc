@@ -32,8 +32,8 @@ Result<TokenFile> TokenFile::open(Env& env, const std::string& path, std::int64_
   const auto bytes = static_cast<std::int64_t>(file->bytes().size());
   if (bytes % size != 0) {
     return Failure{path, "",
-                   fmt::format("truncated: {} bytes is not a multiple of {} (a token of a vocabulary of {})",
-                               bytes, size, vocabulary),
+                   fmt::format("truncated: {} bytes is not a multiple of {} (a token of a vocabulary of {})", bytes,
+                               size, vocabulary),
                    "make the file again"};
   }
   return TokenFile(path, vocabulary, std::move(file));
@@ -56,8 +56,8 @@ std::uint32_t TokenFile::raw(std::int64_t position) const {
 
 void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
-  TRIREME_CHECK(begin >= 0 && begin <= tokens_ && count <= tokens_ - begin, "tokens {}+{} of {}", begin,
-                count, tokens_);
+  TRIREME_CHECK(begin >= 0 && begin <= tokens_ && count <= tokens_ - begin, "tokens {}+{} of {}", begin, count,
+                tokens_);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t token = raw(begin + i);
     if (token >= static_cast<std::uint64_t>(vocabulary_)) refuse_token(begin, count);
@@ -73,12 +73,10 @@ void TokenFile::refuse_token(std::int64_t begin, std::int64_t count) const {
     if (first < 0 && token >= static_cast<std::uint64_t>(vocabulary_)) first = i;
     largest = std::max(largest, token);
   }
-  throw Error(
-      ExitCode::kUsage, "data", fmt::format("read {}", path_),
-      fmt::format(
-          "token {} at position {} is not below the vocabulary ({}); largest id in tokens {} to {}: {}",
-          raw(first), first, vocabulary_, begin, begin + count - 1, largest),
-      "the file was made with another tokenizer, or the model's vocabulary is too small");
+  throw Error(ExitCode::kUsage, "data", fmt::format("read {}", path_),
+              fmt::format("token {} at position {} is not below the vocabulary ({}); largest id in tokens {} to {}: {}",
+                          raw(first), first, vocabulary_, begin, begin + count - 1, largest),
+              "the file was made with another tokenizer, or the model's vocabulary is too small");
 }
 
 }  // namespace trireme::data

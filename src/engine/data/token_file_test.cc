@@ -48,8 +48,7 @@ TEST(TokenFileTest, ATruncatedFileIsRefusedWithItsSize) {
   env.put_file("t.bin", std::string(1001, 'x'));
   const auto result = TokenFile::open(env, "t.bin", 256);
   ASSERT_FALSE(result.ok());
-  EXPECT_NE(result.failure().sentence().find("t.bin: truncated: 1001 bytes is not a multiple of 2"),
-            std::string::npos)
+  EXPECT_NE(result.failure().sentence().find("t.bin: truncated: 1001 bytes is not a multiple of 2"), std::string::npos)
       << result.failure().sentence();
   env.put_file("u.bin", std::string(6, 'x'));
   EXPECT_FALSE(TokenFile::open(env, "u.bin", 70000).ok());

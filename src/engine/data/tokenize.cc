@@ -117,8 +117,7 @@ Result<DataInfo> load_data_info(Env& env, const std::string& directory) {
     if (!read.ok()) return read.failure();
     *text = *read;
   }
-  if (info.vocabulary < 1)
-    return Failure{path, "", "\"vocabulary\" must be at least 1", "make the data again"};
+  if (info.vocabulary < 1) return Failure{path, "", "\"vocabulary\" must be at least 1", "make the data again"};
   return info;
 }
 
@@ -128,8 +127,7 @@ Result<DataInfo> tokenize_text(Env& env, const TokenizeOptions& options) {
   if (!tokenizer.ok()) return tokenizer.failure();
   const double fraction = options.validation_fraction;
   if (!(fraction >= 0.0 && fraction < 1.0)) {
-    return Failure{"validation fraction", fmt::format("{}", fraction), "must be at least 0 and less than 1",
-                   "0.1, 0"};
+    return Failure{"validation fraction", fmt::format("{}", fraction), "must be at least 0 and less than 1", "0.1, 0"};
   }
   PieceEncoder encoder(env, options, **tokenizer);
   const std::int64_t bytes = encoder.text_bytes();

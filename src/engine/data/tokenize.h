@@ -41,8 +41,7 @@ struct TokenizeOptions {
   std::string tokenizer = "byte";
   double validation_fraction = 0.1;                  // of the text's bytes, taken from its end
   std::int64_t piece_bytes = std::int64_t{1} << 22;  // memory does not depend on the text's size
-  std::function<void(std::int64_t bytes_done, std::int64_t bytes_total)>
-      progress;  // after each piece; may be empty
+  std::function<void(std::int64_t bytes_done, std::int64_t bytes_total)> progress;  // after each piece; may be empty
 };
 // Refused: an unknown tokenizer, a fraction outside [0, 1), an empty text. Files appear whole or not at all.
 Result<DataInfo> tokenize_text(Env& env, const TokenizeOptions& options);
@@ -53,7 +52,7 @@ struct TokenFileSummary {
   std::int64_t distinct_ids = 0;
   std::int64_t largest_id = -1;            // -1: no tokens
   std::int64_t ids_beyond_vocabulary = 0;  // tokens, not distinct ids
-  double unigram_entropy = 0.0;  // nats a token: the loss of a model that knows frequencies and no more
+  double unigram_entropy = 0.0;            // nats a token: the loss of a model that knows frequencies and no more
   std::vector<std::int32_t> first_tokens;  // below the vocabulary only
   std::string first_text;                  // decoded; "" without a tokenizer
 };

@@ -39,8 +39,7 @@ TEST(TokenizeText, SplitsAtTheEnd) {
   EXPECT_EQ(info.text_bytes, 20);
   EXPECT_EQ(info.text_xxh3.size(), 16u);
   EXPECT_EQ(load_data_info(env, "out").or_throw(), info);
-  EXPECT_EQ(env.list_directory("out"),
-            (std::vector<std::string>{"data.json", "train.bin", "validation.bin"}));
+  EXPECT_EQ(env.list_directory("out"), (std::vector<std::string>{"data.json", "train.bin", "validation.bin"}));
 }
 
 TEST(TokenizeText, PiecesMakeNoDifference) {
@@ -92,8 +91,7 @@ TEST(TokenizeText, Refusals) {
     ASSERT_FALSE(result.ok()) << fraction;
     EXPECT_NE(result.failure().sentence().find("at least 0 and less than 1"), std::string::npos);
   }
-  EXPECT_NE(tokenize_text(env, options_of("empty")).failure().sentence().find("the text is empty"),
-            std::string::npos);
+  EXPECT_NE(tokenize_text(env, options_of("empty")).failure().sentence().find("the text is empty"), std::string::npos);
   EXPECT_NE(tokenize_text(env, options_of("text", 0.99)).failure().sentence().find("leaves nothing"),
             std::string::npos);
   TokenizeOptions options = options_of("text");
@@ -128,8 +126,7 @@ TEST(TokenizeText, AFailureLeavesNoInfoBesidePartialFiles) {
 TEST(LoadDataInfo, EachMissingOrWrongMemberIsRefused) {
   FakeEnv env;
   const DataInfo info{"byte", 256, 10, 2, 12, "0123456789abcdef"};
-  for (const char* key :
-       {"tokenizer", "vocabulary", "train_tokens", "validation_tokens", "text_bytes", "text_xxh3"}) {
+  for (const char* key : {"tokenizer", "vocabulary", "train_tokens", "validation_tokens", "text_bytes", "text_xxh3"}) {
     Json document = to_json(info);
     document[key] = Json::array();
     env.put_file("out/data.json", document.dump());

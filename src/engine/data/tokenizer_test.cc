@@ -29,8 +29,7 @@ TEST(ByteTokenizerTest, IdsOutsideTheVocabularyAreABrokenInvariant) {
 TEST(MakeTokenizer, UnknownNamesAreRefused) {
   const auto result = make_tokenizer("bpe");
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.failure().sentence(),
-            "data.tokenizer = bpe: is no tokenizer of this program; nearest legal: byte");
+  EXPECT_EQ(result.failure().sentence(), "data.tokenizer = bpe: is no tokenizer of this program; nearest legal: byte");
 }
 
 }  // namespace

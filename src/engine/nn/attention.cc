@@ -138,13 +138,12 @@ void projections_backward_input(const UnitContext& context, const WeightViews& w
   }
 }
 
-void projections_backward_weight(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
-                                 GradientSink& sink) {
+void projections_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink) {
   for (const Projection& projection :
        projections(saved, Saved::kQkvGradient, gradient_parts(context, saved))) {
     linear_backward_weight(context.kernels(), linear_layout(context.config), saved[Saved::kNorm1Output],
                            projection.output, sink, projection.weight, projection.bias,
-                           !weights[projection.bias].empty());
+                           context.config.attention_input_bias);
   }
 }
 

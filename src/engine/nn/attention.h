@@ -18,7 +18,6 @@ void attention_backward_core(const UnitContext& context, const SavedViews& saved
 void projections_backward_input(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
                                 kernels::TensorView d_norm1_output);
 
-void projections_backward_weight(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
-                                 GradientSink& sink);
+void projections_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink);
 
 }  // namespace trireme::nn

@@ -154,23 +154,23 @@ void decoder_backward_input(const UnitContext& context, const WeightViews& weigh
   norm_backward(context, kNorm1, weights, saved, d_norm, d_middle, d_input, sink);
 }
 
-void decoder_backward_weight(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
-                             GradientSink& sink) {
+void decoder_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink) {
   kernels::Kernels& kernels = context.kernels();
   const LinearLayout layout = linear_layout(context.config);
-  const auto weight_pass = [&](Saved x, ConstTensorView d_y, Role weight, Role bias) {
-    linear_backward_weight(kernels, layout, saved[x], d_y, sink, weight, bias, !weights[bias].empty());
+  const auto weight_pass = [&](Saved x, ConstTensorView d_y, Role weight, Role bias, bool has_bias) {
+    linear_backward_weight(kernels, layout, saved[x], d_y, sink, weight, bias, has_bias);
   };
+  const bool mlp_bias = context.config.mlp_bias;
   weight_pass(Saved::kActivated, kept_or(saved, Saved::kDownGradient, Saved::kOutputGradient), Role::kDownWeight,
-              Role::kDownBias);
-  weight_pass(Saved::kNorm2Output, saved[Saved::kUpGradient], Role::kUpWeight, Role::kUpBias);
+              Role::kDownBias, mlp_bias);
+  weight_pass(Saved::kNorm2Output, saved[Saved::kUpGradient], Role::kUpWeight, Role::kUpBias, mlp_bias);
   if (context.config.gated_mlp) {
-    weight_pass(Saved::kNorm2Output, saved[Saved::kGateGradient], Role::kGateWeight, Role::kGateBias);
+    weight_pass(Saved::kNorm2Output, saved[Saved::kGateGradient], Role::kGateWeight, Role::kGateBias, mlp_bias);
   }
   weight_pass(Saved::kAttentionOutput,
               kept_or(saved, Saved::kAttentionOutputProjectionGradient, Saved::kMiddleGradient),
-              Role::kAttentionOutputWeight, Role::kAttentionOutputBias);
-  projections_backward_weight(context, weights, saved, sink);
+              Role::kAttentionOutputWeight, Role::kAttentionOutputBias, context.config.attention_output_bias);
+  projections_backward_weight(context, saved, sink);
 }
 
 }  // namespace trireme::nn

@@ -24,8 +24,7 @@ void decoder_recompute(const UnitContext& context, const WeightViews& weights, c
 void decoder_backward_input(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
                             kernels::TensorView d_input, GradientSink& sink);
 
-// Gradients of the projections' weights and biases.
-void decoder_backward_weight(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
-                             GradientSink& sink);
+// Gradients of the projections' weights and biases. Reads no weight: they may be released by then.
+void decoder_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink);
 
 }  // namespace trireme::nn

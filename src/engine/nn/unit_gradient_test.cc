@@ -116,7 +116,7 @@ TEST_P(UnitGradient, Decoder) {
   h.saved[Saved::kOutputGradient] = h.view(h.saved_values[Saved::kOutputGradient], tokens, c.config.hidden);
   VectorSink sink(h.weights);
   decoder_backward_input(h.context(), h.weights, h.saved, h.view(d_input, tokens, c.config.hidden), sink);
-  decoder_backward_weight(h.context(), h.weights, h.saved, sink);
+  decoder_backward_weight(h.context(), h.saved, sink);
 
   expect_gradient("input", input, d_input, objective);
   EXPECT_EQ(sink.gradients.size(), h.weight_values.size());

@@ -115,7 +115,7 @@ Outcome run_unit(const model::Config& config, int unit, int tp) {
     } else if (unit == 1) {
       decoder_forward(h.context(), h.weights, h.saved, out);
       decoder_backward_input(h.context(), h.weights, h.saved, d_in, sink);
-      decoder_backward_weight(h.context(), h.weights, h.saved, sink);
+      decoder_backward_weight(h.context(), h.saved, sink);
     } else {
       head_forward(h.context(), h.weights, h.saved);
       head_backward_input(h.context(), h.weights, h.saved, h.loss, 1.0 / 12.0, d_in, sink);

@@ -140,7 +140,7 @@ void Executor::execute_unit(const Instruction& instruction) {
       if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kEmbedding) {
         nn::embedding_backward_weight(unit, saved, sink);
       } else {
-        nn::decoder_backward_weight(unit, state_.weights_of(instruction.unit), saved, sink);
+        nn::decoder_backward_weight(unit, saved, sink);
       }
       break;
     default:  // Op::kEvaluateLoss

@@ -1,0 +1,155 @@
+#include "plan/layout_rules.h"
+
+#include <functional>
+
+#include <fmt/format.h>
+
+namespace trireme::plan {
+namespace {
+
+Failure refuse(std::string option, std::int64_t value, std::string rule, std::string nearest) {
+  return {.option = std::move(option),
+          .value = fmt::format("{}", value),
+          .rule = std::move(rule),
+          .nearest = std::move(nearest)};
+}
+
+// The nearest values below and above that are legal, "2, 4".
+std::string nearest_legal(std::int64_t value, std::int64_t most, const std::function<bool(std::int64_t)>& legal) {
+  std::string text;
+  for (std::int64_t below = std::min(value - 1, most); below >= 1; --below) {
+    if (!legal(below)) continue;
+    text = fmt::format("{}", below);
+    break;
+  }
+  for (std::int64_t above = std::max<std::int64_t>(1, value + 1); above <= most; ++above) {
+    if (!legal(above)) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", above);
+    break;
+  }
+  return text.empty() ? "none" : text;
+}
+
+bool kv_heads_fit(const model::Config& config, std::int64_t tp) {
+  return config.kv_heads % tp == 0 || tp % config.kv_heads == 0;
+}
+bool tensor_degree_fits(const model::Config& config, std::int64_t tp) {
+  return config.heads % tp == 0 && kv_heads_fit(config, tp) && config.ffn % tp == 0 && tp <= config.vocabulary;
+}
+
+}  // namespace
+
+Status check_degrees(const model::Config&, const Layout& layout, const Batch& batch) {
+  struct Value {
+    const char* name;
+    std::int64_t value;
+  };
+  for (const Value& v : {Value{"layout.tp", layout.tp},
+                         {"layout.pp", layout.pp},
+                         {"layout.dp", layout.dp},
+                         {"layout.interleave", layout.interleave},
+                         {"layout.prefetch", layout.prefetch},
+                         {"train.micro_batch", batch.micro_batch},
+                         {"train.global_batch", batch.global_batch},
+                         {"train.sequence", batch.sequence}}) {
+    if (v.value < 1) return refuse(v.name, v.value, "must be at least 1", "1");
+  }
+  if (layout.zero < 0 || layout.zero > 3) {
+    return refuse("layout.zero", layout.zero, "there are ZeRO stages 0 to 3", layout.zero < 0 ? "0" : "3");
+  }
+  constexpr std::int64_t kMostRanks = 1 << 24;
+  const std::int64_t stages = static_cast<std::int64_t>(layout.tp) * layout.pp;
+  if (stages > kMostRanks || stages * layout.dp > kMostRanks) {
+    return refuse("layout.dp", layout.dp, fmt::format("dp x tp x pp must be at most {}", kMostRanks), "a smaller degree");
+  }
+  return ok_status();
+}
+
+Status check_tensor_rules(const model::Config& config, const Layout& layout, const Batch& batch) {
+  const auto legal = [&](std::int64_t tp) { return tensor_degree_fits(config, tp); };
+  const std::int64_t tp = layout.tp;
+  if (!legal(tp)) {
+    std::string rule = fmt::format("tp must divide the heads ({})", config.heads);
+    if (config.heads % tp == 0) {
+      rule = !kv_heads_fit(config, tp)  ? fmt::format("tp must divide, or be divided by, the kv heads ({})", config.kv_heads)
+             : config.ffn % tp != 0     ? fmt::format("tp must divide the ffn width ({})", config.ffn)
+                                        : fmt::format("tp must be at most the vocabulary ({})", config.vocabulary);
+    }
+    return refuse("layout.tp", tp, rule, nearest_legal(tp, config.heads, legal));
+  }
+  if (!layout.sequence_parallel) return ok_status();
+  if (tp == 1) {
+    return Failure{.option = "layout.sequence_parallel",
+                   .value = "true",
+                   .rule = "cuts the sequence over tensor-parallel ranks, and layout.tp is 1",
+                   .nearest = "false, or layout.tp of at least 2"};
+  }
+  if (batch.sequence % tp != 0) {
+    return refuse("train.sequence", batch.sequence,
+                  fmt::format("sequence parallelism needs a sequence that tp ({}) divides", tp),
+                  nearest_legal(batch.sequence, config.max_positions, [&](std::int64_t s) { return s % tp == 0; }));
+  }
+  return ok_status();
+}
+
+Status check_pipeline_rules(const model::Config& config, const Layout& layout, const Batch& batch) {
+  const std::int64_t chunks = static_cast<std::int64_t>(layout.pp) * layout.interleave;
+  if (chunks > config.layers) {
+    return refuse("layout.pp", layout.pp,
+                  fmt::format("pp x interleave ({}) must be at most the layers ({})", chunks, config.layers),
+                  fmt::format("{}", std::max<std::int64_t>(1, config.layers / layout.interleave)));
+  }
+  const bool interleaved = layout.schedule == ScheduleKind::kInterleaved;
+  if (layout.interleave > 1 && !interleaved) {
+    return refuse("layout.interleave", layout.interleave,
+                  fmt::format("several chunks a stage need the interleaved schedule, not {}", schedule_name(layout.schedule)),
+                  "1, or layout.schedule = interleaved");
+  }
+  if (layout.interleave > 1 && layout.pp == 1) {
+    return refuse("layout.interleave", layout.interleave, "with one stage there is nothing to interleave", "1");
+  }
+  if (!layout.chunk_layers.empty()) {
+    std::int64_t sum = 0;
+    for (int layers : layout.chunk_layers) {
+      if (layers < 1) return refuse("layout.chunk_layers", layers, "every chunk has at least one layer", "1");
+      sum += layers;
+    }
+    if (static_cast<std::int64_t>(layout.chunk_layers.size()) != chunks || sum != config.layers) {
+      return refuse("layout.chunk_layers", sum,
+                    fmt::format("must be {} numbers that sum to {} layers", chunks, config.layers), "");
+    }
+  }
+  const std::int64_t replicas = batch.micro_batch * layout.dp;
+  if (layout.interleave > 1 && batch.global_batch % replicas == 0 && batch.global_batch / replicas % layout.pp != 0) {
+    return refuse("train.global_batch", batch.global_batch,
+                  fmt::format("the interleaved schedule needs micro-batches ({}) that pp ({}) divides",
+                              batch.global_batch / replicas, layout.pp),
+                  nearest_legal(batch.global_batch, batch.global_batch + replicas * layout.pp,
+                                [&](std::int64_t b) { return b % (replicas * layout.pp) == 0; }));
+  }
+  return ok_status();
+}
+
+Status check_batch_rules(const model::Config& config, const Layout& layout, const Batch& batch) {
+  const std::int64_t part = checked_multiply(batch.micro_batch, layout.dp);
+  if (batch.global_batch % part != 0) {
+    return refuse("train.global_batch", batch.global_batch,
+                  fmt::format("micro_batch x dp ({} x {}) must divide it", batch.micro_batch, layout.dp),
+                  nearest_legal(batch.global_batch, batch.global_batch + part,
+                                [&](std::int64_t b) { return b % part == 0; }));
+  }
+  constexpr std::int64_t kMostMicroBatches = 1 << 20;
+  if (batch.global_batch / part > kMostMicroBatches) {
+    return refuse("train.global_batch", batch.global_batch,
+                  fmt::format("a rank would run {} micro-batches a step, at most {} are possible", batch.global_batch / part, kMostMicroBatches),
+                  fmt::format("{}", kMostMicroBatches * part));
+  }
+  if (batch.sequence > config.max_positions) {
+    return refuse("train.sequence", batch.sequence,
+                  fmt::format("the model has {} positions", config.max_positions),
+                  fmt::format("{}", config.max_positions));
+  }
+  return ok_status();
+}
+
+}  // namespace trireme::plan

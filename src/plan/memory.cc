@@ -1,0 +1,192 @@
+#include "plan/memory.h"
+
+#include "base/check.h"
+#include "plan/workspace.h"
+
+namespace trireme::plan {
+namespace {
+
+struct StaticKindName {
+  StaticKind kind;
+  std::string_view name;
+};
+constexpr StaticKindName kStaticKinds[] = {
+    {StaticKind::kWeights, "weights"},
+    {StaticKind::kGradients, "gradients"},
+    {StaticKind::kMasterWeights, "master weights"},
+    {StaticKind::kFirstMoment, "first moment"},
+    {StaticKind::kSecondMoment, "second moment"},
+    {StaticKind::kInputs, "token inputs"},
+    {StaticKind::kTargets, "token targets"},
+    {StaticKind::kEvaluationInputs, "validation inputs"},
+    {StaticKind::kEvaluationTargets, "validation targets"},
+    {StaticKind::kLogits, "logits"},
+    {StaticKind::kRowTerms, "terms of the softmax"},
+    {StaticKind::kLosses, "losses"},
+    {StaticKind::kWorkspace, "workspace"},
+};
+
+class StaticList {
+ public:
+  StaticList(const model::ParameterTable& table, const Layout& layout, const Batch& batch, const RunInputs& inputs,
+             int rank)
+      : table_(table), layout_(layout), batch_(batch), inputs_(inputs), rank_(rank) {}
+
+  std::vector<StaticBuffer> make() {
+    const std::vector<ShardUnit> units = shard_units(table_, layout_, rank_);
+    for (std::size_t i = 0; i < units.size(); ++i) add_unit(units[i], static_cast<int>(i));
+    bool embedding = false, head = false;
+    for (const ShardUnit& unit : units) {
+      embedding = embedding || model::unit_kind(table_.config, unit.unit) == model::UnitKind::kEmbedding;
+      head = head || model::unit_kind(table_.config, unit.unit) == model::UnitKind::kHead;
+    }
+    add_tokens(embedding, head);
+    if (head) add_loss();
+    add(MemoryClass::kWorkspace, StaticKind::kWorkspace, -1,
+        workspace_bytes(table_.config, layout_, batch_, inputs_, rank_));
+    return std::move(list_);
+  }
+
+ private:
+  void add(MemoryClass memory_class, StaticKind kind, int unit, Bytes bytes) {
+    if (bytes.count > 0) {
+      list_.push_back({.memory_class = memory_class, .kind = kind, .shard_unit = unit, .bytes = bytes});
+    }
+  }
+  Bytes compute(std::int64_t elements) const { return Bytes{checked_multiply(elements, dtype_size(inputs_.compute))}; }
+
+  void add_unit(const ShardUnit& unit, int index) {
+    const std::int64_t shard = unit.elements / layout_.dp;
+    const bool gradients_sharded = layout_.zero >= 2 && layout_.reduce == ReduceWhen::kMicrobatch;
+    const DType state = inputs_.compute == DType::kF64 ? DType::kF64 : DType::kF32;
+    if (unit.holds_weights) {
+      add(MemoryClass::kWeights, StaticKind::kWeights, index, compute(layout_.zero == 3 ? shard : unit.elements));
+    }
+    add(MemoryClass::kGradients, StaticKind::kGradients, index, compute(gradients_sharded ? shard : unit.elements));
+    if (!unit.holds_moments) return;
+    const Bytes moment{checked_multiply(layout_.zero >= 1 ? shard : unit.elements, dtype_size(state))};
+    add(MemoryClass::kMoments, StaticKind::kFirstMoment, index, moment);
+    add(MemoryClass::kMoments, StaticKind::kSecondMoment, index, moment);
+  }
+
+  void add_tokens(bool embedding, bool head) {
+    const Bytes micro_batch{batch_.micro_batch * batch_.sequence * dtype_size(DType::kI32)};
+    const Bytes step = micro_batch * micro_batches(layout_, batch_);
+    const Bytes evaluation = inputs_.evaluation_micro_batches > 0 ? micro_batch : Bytes{};
+    if (embedding) {
+      add(MemoryClass::kTokenBatch, StaticKind::kInputs, -1, step);
+      add(MemoryClass::kTokenBatch, StaticKind::kEvaluationInputs, -1, evaluation);
+    }
+    if (head) {
+      add(MemoryClass::kTokenBatch, StaticKind::kTargets, -1, step);
+      add(MemoryClass::kTokenBatch, StaticKind::kEvaluationTargets, -1, evaluation);
+    }
+  }
+
+  void add_loss() {
+    const int tp = coordinates_of(layout_, rank_).tp;
+    const std::int64_t vocabulary =
+        table_.config.vocabulary * (tp + 1) / layout_.tp - table_.config.vocabulary * tp / layout_.tp;
+    const std::int64_t rows = logit_rows(table_.config, layout_, batch_, inputs_);
+    add(MemoryClass::kLogitsAndLoss, StaticKind::kLogits, -1, compute(checked_multiply(rows, vocabulary)));
+    add(MemoryClass::kLogitsAndLoss, StaticKind::kRowTerms, -1, compute(3 * rows));
+    add(MemoryClass::kLogitsAndLoss, StaticKind::kLosses, -1, compute(batch_.micro_batch * batch_.sequence));
+  }
+
+  const model::ParameterTable& table_;
+  const Layout& layout_;
+  const Batch& batch_;
+  const RunInputs& inputs_;
+  int rank_;
+  std::vector<StaticBuffer> list_;
+};
+
+const ShardUnit& shard_unit_of(const RankProgram& program, const Instruction& instruction) {
+  for (const ShardUnit& unit : program.shard_units) {
+    if (unit.unit == instruction.unit && unit.tied_head == instruction.tied_head) return unit;
+  }
+  TRIREME_CHECK(false, "{}: no such shard unit", describe(instruction));
+}
+
+bool allocates(Op op) {
+  return op == Op::kAllocate || op == Op::kAllocateBoundary || op == Op::kGather || op == Op::kOpenGradient;
+}
+bool frees(Op op) {
+  return op == Op::kFree || op == Op::kFreeBoundary || op == Op::kRelease || op == Op::kCloseGradient;
+}
+
+}  // namespace
+
+std::string_view static_kind_name(StaticKind kind) {
+  for (const StaticKindName& known : kStaticKinds) {
+    if (known.kind == kind) return known.name;
+  }
+  TRIREME_CHECK(false, "static buffer kind {}", static_cast<int>(kind));
+}
+
+std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
+                                         const RunInputs& inputs, int rank) {
+  return StaticList(table, layout, batch, inputs, rank).make();
+}
+
+BookingTable::BookingTable(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
+                           const RunInputs& inputs, const RankProgram& program)
+    : config_(table.config), element_(dtype_size(inputs.compute)), program_(program) {
+  const model::LocalWidths widths = local_widths(table.config, layout, batch);
+  boundary_ = Bytes{widths.sequence_tokens * table.config.hidden * element_};
+  for (model::UnitKind unit : {model::UnitKind::kEmbedding, model::UnitKind::kDecoder, model::UnitKind::kHead}) {
+    for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
+      const model::ActivationShape shape = model::activation_shape(table.config, entry, widths);
+      groups_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::group_of(entry, layout.recompute))]
+          .push_back(Bytes{checked_multiply(shape.rows, shape.columns) * element_});
+    }
+  }
+}
+
+Booking BookingTable::operator()(const Instruction& instruction) const {
+  switch (instruction.op) {
+    case Op::kAllocate:
+    case Op::kFree: {
+      const auto kind = static_cast<std::size_t>(model::unit_kind(config_, instruction.unit));
+      return {MemoryClass::kSavedActivations, groups_[kind][static_cast<std::size_t>(instruction.group)]};
+    }
+    case Op::kAllocateBoundary:
+    case Op::kFreeBoundary:
+      return {MemoryClass::kCommunicationBuffers, {boundary_}};
+    case Op::kGather:
+    case Op::kRelease:
+      return {MemoryClass::kGatheredParameters, {Bytes{shard_unit_of(program_, instruction).elements * element_}}};
+    case Op::kOpenGradient:
+    case Op::kCloseGradient:
+      return {MemoryClass::kGradients, {Bytes{shard_unit_of(program_, instruction).elements * element_}}};
+    default:
+      return {};
+  }
+}
+
+Ledger predict_memory(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
+                      const RunInputs& inputs, int rank) {
+  Ledger ledger;
+  for (const StaticBuffer& buffer : static_buffers(table, layout, batch, inputs, rank)) {
+    ledger.book(buffer.memory_class, buffer.bytes);
+  }
+  const auto walk = [&](const RankProgram& program) {
+    const BookingTable bookings(table, layout, batch, inputs, program);
+    for (const Instruction& instruction : program.instructions) {
+      if (!allocates(instruction.op) && !frees(instruction.op)) continue;
+      const Booking booking = bookings(instruction);
+      for (Bytes bytes : booking.buffers) {
+        if (allocates(instruction.op)) {
+          ledger.book(booking.memory_class, bytes);
+        } else {
+          ledger.release(booking.memory_class, bytes);
+        }
+      }
+    }
+  };
+  walk(make_program(table, layout, batch, rank));
+  if (inputs.evaluation_micro_batches > 0) walk(make_evaluation_program(table, layout, batch, rank));
+  return ledger;
+}
+
+}  // namespace trireme::plan

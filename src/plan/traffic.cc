@@ -1,0 +1,210 @@
+#include "plan/traffic.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/exact_sum.h"
+#include "plan/workspace.h"
+
+namespace trireme::plan {
+namespace {
+
+using model::UnitKind;
+
+class Walk {
+ public:
+  Walk(const model::ParameterTable& table, const Layout& layout, const Batch& batch, const RunInputs& inputs, int rank)
+      : table_(table),
+        layout_(layout),
+        batch_(batch),
+        inputs_(inputs),
+        rank_(rank),
+        at_(coordinates_of(layout, rank)),
+        widths_(local_widths(table.config, layout, batch)),
+        element_(dtype_size(inputs.compute)),
+        program_(make_program(table, layout, batch, rank)) {}
+
+  TrafficTable run() {
+    for (const Instruction& instruction : program_.instructions) one(instruction);
+    scalar(Axis::kData, layout_.dp > 1);  // the loss
+    scalar(Axis::kPipeline, layout_.pp > 1);
+    return std::move(traffic_);
+  }
+
+ private:
+  void add(Axis axis, Collective collective, Bytes sent) {
+    Traffic& traffic = traffic_[{axis, collective}];
+    ++traffic.calls;
+    traffic.sent += sent;
+  }
+  void over(Axis axis, Collective collective, std::int64_t count, std::int64_t element) {
+    const std::vector<int> group = process_group_of(layout_, axis, rank_);
+    over_group(axis, collective, count, element, group);
+  }
+  void over_group(Axis axis, Collective collective, std::int64_t count, std::int64_t element,
+                  const std::vector<int>& group) {
+    if (group.size() < 2) return;
+    const auto index = static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin());
+    add(axis, collective, collective_bytes(collective, count, element, index, static_cast<int>(group.size())));
+  }
+  void scalar(Axis axis, bool needed) {
+    constexpr std::int64_t kWords = std::tuple_size_v<std::remove_cvref_t<decltype(ExactSum().words())>>;
+    if (needed) over(axis, Collective::kAllReduce, kWords, dtype_size(DType::kI64));
+  }
+
+  const ShardUnit& shard(const Instruction& i) const {
+    for (const ShardUnit& unit : program_.shard_units) {
+      if (unit.unit == i.unit && unit.tied_head == i.tied_head) return unit;
+    }
+    TRIREME_CHECK(false, "{}: no such shard unit", describe(i));
+  }
+
+  void one(const Instruction& i) {
+    switch (i.op) {
+      case Op::kSendActivation:
+      case Op::kSendGradient:
+        return add(Axis::kPipeline, Collective::kSend, Bytes{widths_.sequence_tokens * table_.config.hidden * element_});
+      case Op::kGather:
+      case Op::kGatherUpdated:
+        return over(Axis::kData, Collective::kAllGather, shard(i).elements, element_);
+      case Op::kReduce:
+        return over(Axis::kData, layout_.zero == 0 ? Collective::kAllReduce : Collective::kReduceScatter,
+                    shard(i).elements, element_);
+      case Op::kReduceTensorPartial:
+        return partial(shard(i));
+      case Op::kSumTied:
+      case Op::kRefreshTied:
+        return tied(i);
+      case Op::kGradientNorm:
+        scalar(Axis::kData, layout_.zero >= 1);
+        scalar(Axis::kTensor, layout_.tp > 1);
+        return scalar(Axis::kPipeline, layout_.pp > 1);
+      default:
+        if (layout_.tp > 1) tensor(i);
+    }
+  }
+
+  void partial(const ShardUnit& unit) {
+    for (const LocalTensor& tensor : unit.tensors) {
+      const model::Parameter& parameter = table_.parameters[static_cast<std::size_t>(tensor.parameter)];
+      if (tensor_gradient_state(parameter, layout_) != model::AxisState::kPartial) continue;
+      const std::vector<int> group = parameter.split.split() ? kv_replica_group_of(table_.config, layout_, rank_)
+                                                             : process_group_of(layout_, Axis::kTensor, rank_);
+      over_group(Axis::kTensor, Collective::kAllReduce, tensor.elements(), element_, group);
+    }
+  }
+
+  // The copy's gradient goes to the embedding's stage, the updated weights come back.
+  void tied(const Instruction& i) {
+    const bool last_stage = at_.pp == layout_.pp - 1;
+    if (i.peer < 0 || (i.op == Op::kSumTied) != last_stage) return;
+    const int parameter = table_.find(0, model::Role::kTokenEmbedding);
+    std::int64_t rows = 0;
+    for (const Interval& interval :
+         tensor_intervals(table_.parameters[static_cast<std::size_t>(parameter)], layout_.tp, at_.tp)) {
+      rows += interval.length();
+    }
+    add(Axis::kPipeline, Collective::kSend, Bytes{rows * table_.config.hidden * element_});
+  }
+
+  void hidden(Collective collective, int times) {
+    for (int i = 0; i < times; ++i) {
+      over(Axis::kTensor, collective, widths_.tokens * table_.config.hidden, element_);
+    }
+  }
+  // `pairs` all-gathers and as many reduce-scatters, or as many all-reduces without sequence parallelism.
+  void regions(int pairs) {
+    if (!layout_.sequence_parallel) return hidden(Collective::kAllReduce, pairs);
+    hidden(Collective::kAllGather, pairs);
+    hidden(Collective::kReduceScatter, pairs);
+  }
+
+  void tensor(const Instruction& i) {
+    if (i.unit < 0) return;
+    switch (model::unit_kind(table_.config, i.unit)) {
+      case UnitKind::kEmbedding:
+        if (i.op == Op::kForward) {
+          hidden(layout_.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce, 1);
+        }
+        if (i.op == Op::kBackwardWeight && layout_.sequence_parallel) hidden(Collective::kAllGather, 1);
+        return;
+      case UnitKind::kDecoder:
+        return decoder(i.op);
+      case UnitKind::kHead:
+        if (i.op == Op::kBackwardInput) {
+          logit_blocks();
+          regions(1);
+        }
+        return;
+    }
+  }
+
+  void decoder(Op op) {
+    switch (op) {
+      case Op::kForward:
+      case Op::kBackwardInput:
+        return regions(2);
+      case Op::kRecompute:
+        if (layout_.recompute != model::Recompute::kFull) return;
+        regions(1);  // the down projection's sum is not needed again
+        if (layout_.sequence_parallel) hidden(Collective::kAllGather, 1);
+        return;
+      case Op::kBackwardWeight:
+        if (layout_.sequence_parallel) hidden(Collective::kAllGather, 4);
+        return;
+      default:
+        return;
+    }
+  }
+
+  void logit_blocks() {
+    const std::int64_t rows = logit_rows(table_.config, layout_, batch_, inputs_);
+    for (std::int64_t row = 0; row < widths_.tokens; row += rows) {
+      const std::int64_t count = std::min(rows, widths_.tokens - row);
+      over(Axis::kTensor, Collective::kAllReduce, count, element_);
+      over(Axis::kTensor, Collective::kAllReduce, 2 * count, element_);
+    }
+  }
+
+  const model::ParameterTable& table_;
+  const Layout& layout_;
+  const Batch& batch_;
+  const RunInputs& inputs_;
+  int rank_;
+  Coordinates at_;
+  model::LocalWidths widths_;
+  std::int64_t element_;
+  RankProgram program_;
+  TrafficTable traffic_;
+};
+
+}  // namespace
+
+std::string_view collective_name(Collective collective) {
+  constexpr std::string_view kNames[] = {"send", "all-reduce", "reduce-scatter", "all-gather"};
+  return kNames[static_cast<std::size_t>(collective)];
+}
+
+Bytes collective_bytes(Collective collective, std::int64_t count, std::int64_t element_bytes, int index, int size) {
+  const auto share = [&](int i) { return count * (i + 1) / size - count * i / size; };
+  const std::int64_t scatter = count - share(index);
+  const std::int64_t gather = count - share((index + 1) % size);
+  switch (collective) {
+    case Collective::kSend:
+      return Bytes{checked_multiply(count, element_bytes)};
+    case Collective::kReduceScatter:
+      return Bytes{checked_multiply(scatter, element_bytes)};
+    case Collective::kAllGather:
+      return Bytes{checked_multiply(gather, element_bytes)};
+    case Collective::kAllReduce:
+      return Bytes{checked_multiply(scatter + gather, element_bytes)};
+  }
+  TRIREME_CHECK(false, "collective {}", static_cast<int>(collective));
+}
+
+TrafficTable predict_traffic(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
+                             const RunInputs& inputs, int rank) {
+  return Walk(table, layout, batch, inputs, rank).run();
+}
+
+}  // namespace trireme::plan
