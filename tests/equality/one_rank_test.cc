@@ -13,6 +13,7 @@ constexpr int kSteps = 50;
 struct Case {
   const char* name;
   model::Config config;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class OneLossCurve : public ::testing::TestWithParam<Case> {

@@ -42,6 +42,7 @@ struct DeviceCase {
   DType compute;
   double gradient_bound;
   double logit_bound;
+  friend void PrintTo(const DeviceCase& c, std::ostream* out) { *out << c.name; }
 };
 
 class GoldenValues : public ::testing::TestWithParam<std::tuple<const char*, DeviceCase>> {

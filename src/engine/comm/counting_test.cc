@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/test_ranks.h"
 #include "engine/comm/threads.h"
 
 namespace trireme::comm {

@@ -126,12 +126,21 @@ void Group::disagree(int a, const Call& a_call, int b, const Call& b_call) {
   world_.throw_first_error();
 }
 
-// Waits until ready(), the world's end or the deadline. True if ready or dead.
+// Waits for ready(), the world's end or the deadline. False if the deadline has passed and neither has come.
 template <class Ready>
-bool Group::wait_until_dead_or(Lock& lock, Ready&& ready) {
-  const auto deadline = World::Clock::now() + std::chrono::duration_cast<World::Clock::duration>(
-                                                  std::chrono::duration<double>(world_.deadline_.count));
-  return changed_.wait_until(lock, deadline, [&] { return ready() || world_.death_.has_value(); });
+bool Group::wait_in_time(Lock& lock, Ready&& ready) {
+  return changed_.wait_for(lock, std::chrono::duration<double>(world_.deadline_.count),
+                           [&] { return ready() || world_.death_.has_value(); });
+}
+
+// Waits for peers that are copying. A late one ends the world, but not the wait.
+template <class Ready>
+void Group::wait_for_copies(Lock& lock, Ready&& ready) {
+  while (!changed_.wait_for(lock, std::chrono::duration<double>(world_.deadline_.count), ready)) {
+    world_.die(
+        {ExitCode::kHang, "copy over " + name_.axis,
+         fmt::format("all ranks have met, but a copy has not ended after {}", format_seconds(world_.deadline_))});
+  }
 }
 
 void Group::meet(int index, const Call& call) {
@@ -150,7 +159,7 @@ void Group::meet(int index, const Call& call) {
     changed_.notify_all();
     return;
   }
-  const bool in_time = wait_until_dead_or(lock, [&] { return meetings_ != meeting; });
+  const bool in_time = wait_in_time(lock, [&] { return meetings_ != meeting; });
   if (meetings_ != meeting) return;  // also if the world ended meanwhile: the peers have begun to read
   if (!in_time) {
     world_.die({ExitCode::kHang, operation_text(call),
@@ -161,28 +170,27 @@ void Group::meet(int index, const Call& call) {
 
 void Group::pass() {
   Lock lock(world_.mutex_);
-  const std::int64_t pass = passes_;
-  if (++passed_count_ == size()) {
-    passed_count_ = 0;
-    ++passes_;
-    changed_.notify_all();
-    return;
-  }
-  changed_.wait(lock, [&] { return passes_ != pass; });
+  pass_locked(lock, false);
 }
 
 void Group::leave() {
   Lock lock(world_.mutex_);
+  pass_locked(lock, true);
+}
+
+void Group::pass_locked(Lock& lock, bool last_of_meeting) {
   const std::int64_t pass = passes_;
-  if (++passed_count_ == size()) {
-    passed_count_ = 0;
-    ++passes_;
-    arrived_.assign(arrived_.size(), false);
-    arrived_count_ = 0;
-    changed_.notify_all();
+  if (++passed_count_ < size()) {
+    wait_for_copies(lock, [&] { return passes_ != pass; });
     return;
   }
-  changed_.wait(lock, [&] { return passes_ != pass; });
+  passed_count_ = 0;
+  ++passes_;
+  if (last_of_meeting) {
+    arrived_.assign(arrived_.size(), false);
+    arrived_count_ = 0;
+  }
+  changed_.notify_all();
 }
 
 Group::Channel& Group::channel(int index, const Transfer& transfer) {
@@ -226,9 +234,9 @@ void Group::wait(int index, const std::shared_ptr<Transfer>& transfer) {
   using State = Transfer::State;
   Lock lock(world_.mutex_);
   const bool was_dead = world_.death_.has_value();
-  const bool in_time = wait_until_dead_or(lock, [&] { return transfer->state != State::kPosted; });
+  const bool in_time = wait_in_time(lock, [&] { return transfer->state != State::kPosted; });
   if (transfer->state != State::kPosted) {
-    changed_.wait(lock, [&] { return transfer->state == State::kDone; });
+    wait_for_copies(lock, [&] { return transfer->state == State::kDone; });
     return;
   }
   Channel& waiting = channel(index, *transfer);

@@ -3,7 +3,6 @@
 // The shared state of a ThreadWorld: where ranks meet. Everything is guarded by one mutex a world; data are copied
 // outside of it.
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -49,7 +48,6 @@ class World {
 
  private:
   friend class Group;
-  using Clock = std::chrono::steady_clock;
   struct Death {
     ExitCode code;
     std::string operation;
@@ -83,9 +81,9 @@ class Group {
   int size() const { return static_cast<int>(name_.ranks.size()); }
 
   // Collectives. meet() returns when all ranks of the group have called it with calls that agree; calls() then holds
-  // them all, by index. Between meet() and leave() ranks read each other's data; pass() is a barrier there. pass() and
-  // leave() have no deadline: whoever has met has only copies left to do, and a rank that gave up would free memory that
-  // its peers are reading.
+  // them all, by index. Between meet() and leave() ranks read each other's data; pass() is a barrier there. Past the
+  // deadline, pass() and leave() end the world as every wait does, but they stay: whoever has met has only copies left
+  // to do, and a rank that left would free memory that its peers are reading.
   void meet(int index, const Call& call);
   const std::vector<Call>& calls() const { return calls_; }
   void pass();
@@ -108,7 +106,10 @@ class Group {
   void check_alive(const Call& call) const;
   [[noreturn]] void disagree(int a, const Call& a_call, int b, const Call& b_call);
   template <class Ready>
-  bool wait_until_dead_or(Lock& lock, Ready&& ready);
+  bool wait_in_time(Lock& lock, Ready&& ready);
+  template <class Ready>
+  void wait_for_copies(Lock& lock, Ready&& ready);
+  void pass_locked(Lock& lock, bool last_of_meeting);
 
   World& world_;
   const GroupName name_;

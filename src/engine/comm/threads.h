@@ -1,7 +1,7 @@
 #pragma once
 
-// Ranks as threads of one process. They read each other's buffers, so nothing is staged; by definition a rank sends what
-// a peer reads from it.
+// Ranks as threads of one process. They read each other's buffers, so nothing is staged; by definition a rank sends
+// what a peer reads from it.
 //
 // Collectives and barriers block until the whole group has met and all have the result: the Request that they return is
 // complete. Sends and receives do not block; whichever of the two ranks comes second copies. Data are host memory; the

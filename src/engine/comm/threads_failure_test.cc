@@ -4,13 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/test_ranks.h"
 #include "engine/comm/threads.h"
 
 namespace trireme::comm {
 namespace {
 
-constexpr Seconds kShort{0.1};
+constexpr Seconds kShort{0.5};  // enough for two threads to start
 constexpr Seconds kLong{60};
 
 GroupName everybody(int ranks, const std::string& axis = "data") {
@@ -36,7 +36,7 @@ TEST(ThreadDeadline, AMissingRankIsNamedByAllThatWait) {
     const RankOutcome& outcome = outcomes[static_cast<std::size_t>(rank)];
     EXPECT_EQ(outcome.code, ExitCode::kHang);
     EXPECT_EQ(outcome.message,
-              "comm: all-reduce (sum) of 5 F32 over data: waited 100.0 ms; ranks arrived: 0, 2; missing: 1");
+              "comm: all-reduce (sum) of 5 F32 over data: waited 500.0 ms; ranks arrived: 0, 2; missing: 1");
   }
 }
 
@@ -57,7 +57,7 @@ TEST(ThreadDeadline, TheWorldIsDeadAfterwardsAndSaysWhy) {
     all_reduce(*communicator, values);
   });
   const std::string why =
-      "the communicator is dead since barrier over data: waited 100.0 ms; ranks arrived: 0; missing: 1, 2";
+      "the communicator is dead since barrier over data: waited 500.0 ms; ranks arrived: 0; missing: 1, 2";
   EXPECT_EQ(outcomes[0].message, "comm: all-reduce (sum) of 5 F32 over data: " + why);
   EXPECT_EQ(outcomes[1].message, "comm: barrier over tensor: " + why);
   EXPECT_EQ(outcomes[2].code, ExitCode::kHang);
@@ -73,8 +73,8 @@ TEST(ThreadDeadline, OfMessages) {
       sends ? communicator->send({}, data, 2, DType::kF32, 0)->wait()
             : communicator->receive({}, data, 2, DType::kF32, 0)->wait();
     });
-    EXPECT_EQ(first, sends ? "comm: send of 2 F32 over pipeline: rank 1 waited 100.0 ms for the receive of rank 0"
-                           : "comm: receive of 2 F32 over pipeline: rank 1 waited 100.0 ms for the send of rank 0");
+    EXPECT_EQ(first, sends ? "comm: send of 2 F32 over pipeline: rank 1 waited 500.0 ms for the receive of rank 0"
+                           : "comm: receive of 2 F32 over pipeline: rank 1 waited 500.0 ms for the send of rank 0");
     const std::string second = message([&] { communicator->send({}, data, 2, DType::kF32, 0); });
     EXPECT_NE(second.find("the communicator is dead since"), std::string::npos) << second;
   }

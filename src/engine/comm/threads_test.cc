@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "engine/comm/run_ranks.h"
+#include "engine/comm/test_ranks.h"
 
 namespace trireme::comm {
 namespace {

@@ -59,6 +59,7 @@ struct Case {
   model::Config config;
   std::int64_t sequences;
   std::int64_t sequence;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class UnitGradient : public ::testing::TestWithParam<Case> {

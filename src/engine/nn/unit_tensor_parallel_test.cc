@@ -146,6 +146,7 @@ struct Case {
   const char* name;
   model::Config config;
   int tp;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class UnitTensorParallel : public ::testing::TestWithParam<Case> {};

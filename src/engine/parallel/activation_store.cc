@@ -46,6 +46,9 @@ void ActivationStore::free(int unit, int micro_batch, model::ActivationGroup gro
   if (slot.allocated == 0) slots_.erase(found);
 }
 
-const nn::SavedViews& ActivationStore::views(int unit, int micro_batch) { return slots_[{unit, micro_batch}].views; }
+const nn::SavedViews& ActivationStore::views(int unit, int micro_batch) const {
+  const auto found = slots_.find({unit, micro_batch});
+  return found == slots_.end() ? none_ : found->second.views;
+}
 
 }  // namespace trireme::parallel

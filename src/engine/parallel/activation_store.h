@@ -18,7 +18,8 @@ class ActivationStore {
 
   void allocate(int unit, int micro_batch, model::ActivationGroup group);
   void free(int unit, int micro_batch, model::ActivationGroup group);
-  const nn::SavedViews& views(int unit, int micro_batch);
+  // All views are empty where nothing is allocated.
+  const nn::SavedViews& views(int unit, int micro_batch) const;
   bool empty() const { return slots_.empty(); }
 
  private:
@@ -35,6 +36,7 @@ class ActivationStore {
   model::LocalWidths widths_;
   std::array<std::vector<model::SavedActivation>, 3> tables_;  // by unit kind
   std::map<std::pair<int, int>, Slot> slots_;
+  nn::SavedViews none_;
 };
 
 }  // namespace trireme::parallel

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_writer.h"
 
 namespace trireme::train {
 namespace {

@@ -19,6 +19,7 @@ struct FakeOptions {
   // Before each operation the worker sleeps for a random time up to this: missing waits show up.
   Seconds longest_delay{};
   std::uint64_t delay_seed = 0;
+  Seconds deadline{60};  // of synchronize() and copy_to_host(): past it, Error(kHang)
 };
 
 std::unique_ptr<Device> make_fake_device(const FakeOptions& options);

@@ -222,6 +222,20 @@ TEST(FakeDevice, AnErrorComesOutAtTheNextWaitAndStays) {
   device->deallocate(data, {16});
 }
 
+TEST(FakeDevice, AWaitHasADeadline) {
+  const auto device = make_fake_device({.longest_delay = Seconds{600}, .deadline = Seconds{0.05}});
+  std::byte* data = device->allocate({8});
+  device->kernels().fill(make_view(data, DType::kF64, 1, 1), 1.0);
+  try {
+    device->synchronize();
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kHang);
+    EXPECT_STREQ(error.what(), "kernels: synchronize: the device has not finished after 50.0 ms");
+  }
+  device->deallocate(data, {8});
+}
+
 TEST(FakeDevice, HostMemoryIsRefusedByKernels) {
   const auto device = make_fake_device();
   double value = 0;

@@ -93,8 +93,8 @@ Work released(const OwnedAttention<Work>& attention) {
 
 template <class Method, class... Arguments>
 void FakeKernels::queue(Method method, const Arguments&... arguments) {
-  queue_.push([this, method, kept = std::tuple(captured(arguments)...)] {
-    std::apply([&](const auto&... values) { (kernels_.*method)(released(values)...); }, kept);
+  queue_.push([&kernels = kernels_, method, kept = std::tuple(captured(arguments)...)] {
+    std::apply([&](const auto&... values) { (kernels.*method)(released(values)...); }, kept);
   });
 }
 

@@ -14,7 +14,7 @@ const std::byte* real_address(const std::byte* address);
 
 class FakeKernels : public Kernels {
  public:
-  // Both must outlive it; `kernels` is called on the worker's thread only.
+  // `kernels` must outlive the queue; it is called on the queue's thread only.
   FakeKernels(WorkQueue& queue, Kernels& kernels) : queue_(queue), kernels_(kernels), threads_(kernels.threads()) {}
 
   int threads() const override { return threads_; }

@@ -3,9 +3,17 @@
 #include <chrono>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/random.h"
 
 namespace trireme::kernels::fake {
+namespace {
+
+constexpr std::chrono::seconds kIdle{1};
+
+}  // namespace
 
 WorkQueue::WorkQueue(const FakeOptions& options) : options_(options), thread_([this] { run(); }) {}
 
@@ -28,23 +36,29 @@ void WorkQueue::push(std::function<void()> work, After after) {
 
 void WorkQueue::wait() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return items_.empty() && !busy_; });
+  const std::chrono::duration<double> deadline(options_.deadline.count);
+  if (!changed_.wait_for(lock, deadline, [this] { return items_.empty() && !busy_; })) {
+    throw Error(ExitCode::kHang, "kernels", "synchronize",
+                fmt::format("the device has not finished after {}", format_seconds(options_.deadline)));
+  }
   if (error_) std::rethrow_exception(error_);
 }
 
 void WorkQueue::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return ending_ || !items_.empty(); });
-    if (items_.empty()) return;
+    while (items_.empty()) {
+      if (ending_) return;
+      changed_.wait_for(lock, kIdle);
+    }
     Item item = std::move(items_.front());
     items_.pop_front();
-    const bool skip = error_ != nullptr && item.after == After::kSkipIfFailed;
     busy_ = true;
+    const bool skip = error_ != nullptr && item.after == After::kSkipIfFailed;
+    if (!skip) delay(lock);
     lock.unlock();
     std::exception_ptr error;
     try {
-      if (!skip) delay();
       if (!skip) item.work();
     } catch (...) {
       error = std::current_exception();
@@ -57,11 +71,12 @@ void WorkQueue::run() {
   }
 }
 
-void WorkQueue::delay() {
+// The end of the device cuts delays short.
+void WorkQueue::delay(std::unique_lock<std::mutex>& lock) {
   if (options_.longest_delay.count <= 0) return;
   const RandomKey key{options_.delay_seed, stream_of("fake device", "delay")};
   const double seconds = options_.longest_delay.count * random_uniform(key, started_++);
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ending_; });
 }
 
 }  // namespace trireme::kernels::fake

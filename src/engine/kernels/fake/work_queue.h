@@ -25,7 +25,8 @@ class WorkQueue {
   enum class After { kSkipIfFailed, kAlways };
   // Returns at once. After an error, work is dropped, unless it must be done anyway (freeing memory).
   void push(std::function<void()> work, After after = After::kSkipIfFailed);
-  // Until the queue is empty. Throws the first error of the work; so does every later call.
+  // Until the queue is empty. Throws the first error of the work; so does every later call. Past the deadline, throws
+  // Error(kHang) and the work goes on.
   void wait();
 
  private:
@@ -34,7 +35,7 @@ class WorkQueue {
     After after;
   };
   void run();
-  void delay();
+  void delay(std::unique_lock<std::mutex>& lock);
 
   const FakeOptions options_;
   std::mutex mutex_;

@@ -14,8 +14,8 @@ T element_of(Matrix<const T> matrix, bool transpose, std::int64_t row, std::int6
   return transpose ? matrix(column, row) : matrix(row, column);
 }
 
-// The definition of a product (kernels.h). The chain of a block goes on from the sum of the blocks before it,
-// the first from c or zero.
+// The definition of a product (kernels.h): each block of the contraction is a chain of fused multiply-adds from zero,
+// and the blocks are added to c one after the other; without accumulate the first is stored.
 template <class T>
 void gemm_of(const Gemm& work) {
   const std::int64_t rows = work.c.rows;
@@ -27,11 +27,14 @@ void gemm_of(const Gemm& work) {
   const auto c = reference::writable<T>(work.c, rows, columns, "c");
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
-      T sum = work.accumulate ? c(i, j) : T{0};
-      for (std::int64_t k = 0; k < inner; ++k) {
-        sum = std::fma(element_of(a, work.transpose_a, i, k), element_of(b, work.transpose_b, k, j), sum);
+      if (inner == 0 && !work.accumulate) c(i, j) = 0;
+      for (std::int64_t begin = 0; begin < inner; begin += kGemmKBlock) {
+        T chain = 0;
+        for (std::int64_t k = begin; k < std::min(begin + kGemmKBlock, inner); ++k) {
+          chain = std::fma(element_of(a, work.transpose_a, i, k), element_of(b, work.transpose_b, k, j), chain);
+        }
+        c(i, j) = begin == 0 && !work.accumulate ? chain : c(i, j) + chain;
       }
-      c(i, j) = sum;
     }
   }
 }

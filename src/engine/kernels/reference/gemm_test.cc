@@ -54,20 +54,26 @@ TYPED_TEST(ReferenceGemm, AllTranspositionsAndAccumulation) {
   }
 }
 
-TYPED_TEST(ReferenceGemm, OrderOfTheSum) {
+TYPED_TEST(ReferenceGemm, BlocksFromZeroAddedInAscendingOrder) {
   using T = TypeParam;
   ReferenceKernels kernels;
   const std::int64_t inner = 2 * kGemmKBlock + 70;
   const auto a = TestTensor<T>::random(2, inner, "a");
   const auto b = TestTensor<T>::random(inner, 2, "b");
-  auto c = TestTensor<T>::random(2, 2, "c");
-  const auto before = c;
-  kernels.gemm({.a = a.view(), .b = b.view(), .c = c.view(), .accumulate = true});
-  for (std::int64_t i = 0; i < 2; ++i) {
-    for (std::int64_t j = 0; j < 2; ++j) {
-      T sum = before(i, j);
-      for (std::int64_t k = 0; k < inner; ++k) sum = std::fma(a(i, k), b(k, j), sum);
-      EXPECT_EQ(c(i, j), sum);
+  for (const bool accumulate : {false, true}) {
+    auto c = TestTensor<T>::random(2, 2, "c");
+    const auto before = c;
+    kernels.gemm({.a = a.view(), .b = b.view(), .c = c.view(), .accumulate = accumulate});
+    for (std::int64_t i = 0; i < 2; ++i) {
+      for (std::int64_t j = 0; j < 2; ++j) {
+        T chains[3] = {0, 0, 0};
+        for (std::int64_t k = 0; k < inner; ++k) {
+          T& chain = chains[k / kGemmKBlock];
+          chain = std::fma(a(i, k), b(k, j), chain);
+        }
+        const T first = accumulate ? before(i, j) + chains[0] : chains[0];
+        EXPECT_EQ(c(i, j), (first + chains[1]) + chains[2]);
+      }
     }
   }
 }
