@@ -38,7 +38,7 @@ struct Layout {
   bool sequence_parallel = false;
   ReduceWhen reduce = ReduceWhen::kStep;  // default_reduce(zero) where the user gave none
   int prefetch = 1;                       // ZeRO-3: units gathered ahead of their use
-  std::vector<int> chunk_layers;  // decoder layers of each virtual stage in model order; empty: balanced_chunks()
+  std::vector<int> chunk_layers = {};  // decoder layers of each virtual stage in model order; empty: balanced_chunks()
 
   int world() const { return dp * tp * pp; }
   int chunks() const { return pp * interleave; }

@@ -184,14 +184,16 @@ void ProgramBuilder::gather_ahead(const Chunk& chunk, const std::vector<int>& or
   const std::size_t end = std::min(order.size(), at + 1 + static_cast<std::size_t>(layout_.prefetch));
   for (; gathered_to_ < end; ++gathered_to_) {
     for (const ShardKey& key : needed(order[gathered_to_], pass)) {
-      emit(Op::kGather, chunk, key.unit, micro_batch, key.tied_head);
+      if (users_[key]++ == 0) emit(Op::kGather, chunk, key.first, micro_batch, key.second);
     }
   }
 }
 
 void ProgramBuilder::release(const Chunk& chunk, int unit, int micro_batch, Pass pass) {
   if (!sharded_weights()) return;
-  for (const ShardKey& key : needed(unit, pass)) emit(Op::kRelease, chunk, key.unit, micro_batch, key.tied_head);
+  for (const ShardKey& key : needed(unit, pass)) {
+    if (--users_[key] == 0) emit(Op::kRelease, chunk, key.first, micro_batch, key.second);
+  }
 }
 
 void ProgramBuilder::open_gradients(const Chunk& chunk, int unit, int micro_batch) {

@@ -3,6 +3,8 @@
 // Expands chunk actions into layer programs, in the order in which they come.
 
 #include <array>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "plan/program.h"
@@ -20,10 +22,7 @@ class ProgramBuilder {
 
  private:
   enum class Pass { kForward, kEvaluation, kBackwardInput };
-  struct ShardKey {
-    int unit;
-    bool tied_head;
-  };
+  using ShardKey = std::pair<int, bool>;  // unit, tied head
 
   void forward(int chunk, int micro_batch, bool keep);
   void forward_unit(const Chunk& chunk, int unit, int micro_batch, bool keep);
@@ -37,7 +36,8 @@ class ProgramBuilder {
   void boundary(Op op, const Chunk& chunk, int micro_batch, bool backward);
   void transfer(Op op, const Chunk& chunk, int micro_batch, int peer_stage);
 
-  // ZeRO 3: gathers what the next units of a pass need, and releases what the last one needed.
+  // ZeRO 3: gathers what the next units of a pass need, and releases what nobody needs any more (a tied embedding may
+  // still be there for the embedding when the head asks for it).
   std::vector<ShardKey> needed(int unit, Pass pass) const;
   void gather_ahead(const Chunk& chunk, const std::vector<int>& order, std::size_t at, int micro_batch, Pass pass);
   void release(const Chunk& chunk, int unit, int micro_batch, Pass pass);
@@ -60,6 +60,7 @@ class ProgramBuilder {
   Coordinates at_;
   std::array<std::array<bool, model::kActivationGroupCount>, 3> has_group_{};
   std::size_t gathered_to_ = 0;  // of the pass at hand
+  std::map<ShardKey, int> users_;
   RankProgram program_;
 };
 

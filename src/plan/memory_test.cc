@@ -1,0 +1,136 @@
+#include "plan/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/random_layouts.h"
+#include "plan/workspace.h"
+
+namespace trireme::plan {
+namespace {
+
+model::Config gpt2_small() {
+  model::Config c;
+  c.family = model::Family::kGpt2;
+  c.layers = 12;
+  c.hidden = 768;
+  c.heads = c.kv_heads = 12;
+  c.head_dim = 64;
+  c.ffn = 3072;
+  c.vocabulary = 50257;
+  c.max_positions = 1024;
+  c.norm = model::NormKind::kLayerNorm;
+  c.activation = model::Activation::kGeluTanh;
+  c.gated_mlp = false;
+  c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
+  c.position = model::PositionKind::kLearned;
+  return c;
+}
+
+std::int64_t state_bytes(const Ledger& ledger) {
+  return ledger.peak(MemoryClass::kWeights).count + ledger.peak(MemoryClass::kGradients).count +
+         ledger.peak(MemoryClass::kMoments).count;
+}
+
+// In fp32 the state is 16 bytes a parameter; sharded over N: 16P, 8P + 8P/N, 4P + 12P/N, 16P/N, up to padding and to
+// the buffer of the unit that is being reduced or gathered.
+TEST(Memory, StateFollowsTheZeroStages) {
+  const model::ParameterTable table = model::make_parameter_table(gpt2_small());  // untied
+  const double p = static_cast<double>(table.total());
+  const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 64};
+  const auto state = [&](int zero) {
+    const Layout layout{.dp = 4, .zero = zero, .reduce = default_reduce(zero)};
+    Ledger ledger;
+    for (const StaticBuffer& buffer : static_buffers(table, layout, batch, {}, 0)) {
+      ledger.book(buffer.memory_class, buffer.bytes);
+    }
+    return static_cast<double>(state_bytes(ledger)) / p;
+  };
+  EXPECT_NEAR(state(0), 16.0, 0.01);
+  EXPECT_NEAR(state(1), 8.0 + 8.0 / 4, 0.01);
+  EXPECT_NEAR(state(2), 4.0 + 12.0 / 4, 0.01);
+  EXPECT_NEAR(state(3), 16.0 / 4, 0.01);
+}
+
+TEST(Memory, OneRankByHand) {
+  // One layer, one token: every number can be written down.
+  model::Config c;
+  c.layers = 1;
+  c.hidden = 8;
+  c.heads = 2;
+  c.kv_heads = 1;
+  c.head_dim = 4;
+  c.ffn = 16;
+  c.vocabulary = 10;
+  c.max_positions = 4;
+  const model::ParameterTable table = model::make_parameter_table(c);
+  const Batch batch{.global_batch = 1, .micro_batch = 1, .sequence = 1};
+  const Ledger ledger = predict_memory(table, {}, batch, {}, 0);
+  // Flat units: embedding 1 tensor of 80; layer: norms 2 x 256, q 64, k 32, v 32, o 64, gate, up, down 128 each, all
+  // padded to 256: 9 tensors; head: norm 256 and head 80 -> 256.
+  const std::int64_t elements = 256 * (1 + 9 + 2);
+  EXPECT_EQ(ledger.peak(MemoryClass::kWeights).count, elements * 4);
+  EXPECT_EQ(ledger.peak(MemoryClass::kGradients).count, elements * 4);
+  EXPECT_EQ(ledger.peak(MemoryClass::kMoments).count, elements * 8);
+  EXPECT_EQ(ledger.peak(MemoryClass::kTokenBatch).count, 2 * 64);
+  // Every tensor of one token is at most 16 floats, so 64 bytes: logits, terms, losses.
+  EXPECT_EQ(ledger.peak(MemoryClass::kLogitsAndLoss).count, 3 * 64);
+  // At the peak, in the layer's backward-input: its 14 forward entries, its 7 gradients (output gradient included), the
+  // embedding's output gradient.
+  EXPECT_EQ(ledger.peak(MemoryClass::kSavedActivations).count, 64 * (14 + 7 + 1));
+}
+
+TEST(Memory, EveryClassIsBackToItsStaticPartAtTheEnd) {
+  for (const RandomLayout& r : random_layouts(100, 10)) {
+    const model::ParameterTable table = model::make_parameter_table(r.config);
+    for (int rank : {0, r.layout.world() - 1}) {
+      const Ledger ledger = predict_memory(table, r.layout, r.batch, {.evaluation_micro_batches = 1}, rank);
+      std::int64_t fixed = 0;
+      for (const StaticBuffer& b : static_buffers(table, r.layout, r.batch, {.evaluation_micro_batches = 1}, rank)) {
+        fixed += allocation_size(b.bytes).count;
+      }
+      EXPECT_EQ(ledger.current_sum().count, fixed);
+      EXPECT_EQ(ledger.current(MemoryClass::kSavedActivations).count, 0);
+      EXPECT_GE(ledger.peak_sum().count, fixed);
+    }
+  }
+}
+
+TEST(Memory, TensorParallelShardsSumToTheWhole) {
+  const model::ParameterTable table = model::make_parameter_table(gpt2_small());
+  for (int tp : {2, 3, 4, 6, 12}) {
+    std::int64_t payload = 0, replicated = 0;
+    for (int rank = 0; rank < tp; ++rank) {
+      for (const ShardUnit& unit : shard_units(table, {.tp = tp}, rank)) {
+        for (const LocalTensor& tensor : unit.tensors) {
+          (tensor.tensor_replicas == 1 ? payload : replicated) += tensor.elements();
+        }
+      }
+    }
+    EXPECT_EQ(payload + replicated / tp, table.total()) << tp;
+  }
+}
+
+TEST(Memory, FirstStageOfOneFOneBHoldsAsManyMicroBatchesAsStages) {
+  model::Config c = gpt2_small();
+  const model::ParameterTable table = model::make_parameter_table(c);
+  const Batch batch{.global_batch = 16, .micro_batch = 1, .sequence = 64};
+  const auto activations = [&](ScheduleKind kind, int rank) {
+    return predict_memory(table, {.pp = 4, .schedule = kind}, batch, {}, rank)
+        .peak(MemoryClass::kSavedActivations)
+        .count;
+  };
+  EXPECT_GT(activations(ScheduleKind::kGpipe, 0), 3 * activations(ScheduleKind::kOneFOneB, 0));
+  EXPECT_GT(activations(ScheduleKind::kOneFOneB, 0), 2 * activations(ScheduleKind::kOneFOneB, 3));
+}
+
+TEST(Workspace, LogitRowsAreWholeContractionBlocks) {
+  model::Config c = gpt2_small();
+  const Batch batch{.global_batch = 8, .micro_batch = 8, .sequence = 512};
+  EXPECT_EQ(logit_rows(c, {}, batch, {}), 256);
+  c.vocabulary = 256;
+  EXPECT_EQ(logit_rows(c, {}, batch, {}), 4096);
+  EXPECT_EQ(logit_rows(c, {}, {1, 1, 5}, {}), 5);
+}
+
+}  // namespace
+}  // namespace trireme::plan

@@ -1,0 +1,118 @@
+#include "plan/traffic.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/random_layouts.h"
+
+namespace trireme::plan {
+namespace {
+
+TEST(CollectiveBytes, SumToTheRingsBytes) {
+  for (int n = 1; n <= 9; ++n) {
+    for (std::int64_t count : {0, 1, 5, 64, 1000, 1001}) {
+      Bytes scatter, gather, both;
+      for (int i = 0; i < n; ++i) {
+        scatter += collective_bytes(Collective::kReduceScatter, count, 4, i, n);
+        gather += collective_bytes(Collective::kAllGather, count, 4, i, n);
+        both += collective_bytes(Collective::kAllReduce, count, 4, i, n);
+      }
+      EXPECT_EQ(scatter.count, 4 * count * (n - 1));
+      EXPECT_EQ(gather.count, 4 * count * (n - 1));
+      EXPECT_EQ(both.count, 8 * count * (n - 1));
+    }
+  }
+  // 14 GB over 8 ranks, each all-reduce: 24.5 GB a rank.
+  EXPECT_EQ(collective_bytes(Collective::kAllReduce, 7'000'000'000, 2, 3, 8).count, 24'500'000'000);
+}
+
+model::Config small() {
+  model::Config c;
+  c.layers = 4;
+  c.hidden = 16;
+  c.heads = c.kv_heads = 4;
+  c.head_dim = 4;
+  c.ffn = 32;
+  c.vocabulary = 40;
+  c.max_positions = 32;
+  return c;
+}
+
+Traffic at(const TrafficTable& table, Axis axis, Collective collective) {
+  const auto found = table.find({axis, collective});
+  return found == table.end() ? Traffic{} : found->second;
+}
+
+TEST(Traffic, OneRankSendsNothing) {
+  const model::ParameterTable table = model::make_parameter_table(small());
+  EXPECT_TRUE(predict_traffic(table, {}, {4, 1, 16}, {}, 0).empty());
+}
+
+TEST(Traffic, TensorParallelByHand) {
+  const model::ParameterTable table = model::make_parameter_table(small());
+  const Batch batch{.global_batch = 2, .micro_batch = 1, .sequence = 16};
+  const TrafficTable traffic = predict_traffic(table, {.tp = 2}, batch, {}, 0);
+  // A micro-batch: embedding 1, layers 2 + 2 each, head 1 all-reduce of [16, 16]; one logit block: 16 maxima and 32
+  // sums. A step: the norm's 69 words.
+  const std::int64_t hidden = 16 * 16 * 4, each = 1 + 4 * 4 + 1;
+  const Traffic reduce = at(traffic, Axis::kTensor, Collective::kAllReduce);
+  EXPECT_EQ(reduce.calls, 2 * (each + 2) + 1);
+  const std::int64_t words = collective_bytes(Collective::kAllReduce, 69, 8, 0, 2).count;
+  EXPECT_EQ(reduce.sent.count, 2 * (each * hidden + 16 * 4 + 32 * 4) + words);
+}
+
+TEST(Traffic, PipelineByHand) {
+  const model::ParameterTable table = model::make_parameter_table(small());
+  const Batch batch{.global_batch = 3, .micro_batch = 1, .sequence = 16};
+  for (int rank = 0; rank < 4; ++rank) {
+    const TrafficTable traffic = predict_traffic(table, {.pp = 4}, batch, {}, rank);
+    const int neighbours = rank == 0 || rank == 3 ? 1 : 2;
+    const Traffic sends = at(traffic, Axis::kPipeline, Collective::kSend);
+    EXPECT_EQ(sends.calls, 3 * neighbours);
+    EXPECT_EQ(sends.sent.count, 3 * neighbours * 16 * 16 * 4);
+  }
+}
+
+// ZeRO 1 and 2 send what ZeRO 0 sends; ZeRO 3 sends half as much again where there is one micro-batch (Rajbhandari et
+// al. 2020, section 7).
+TEST(Traffic, DataParallelVolumeByZeroStage) {
+  const model::ParameterTable table = model::make_parameter_table(small());
+  const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 16};
+  const auto volume = [&](int zero) {
+    std::int64_t bytes = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      const TrafficTable traffic =
+          predict_traffic(table, {.dp = 4, .zero = zero, .reduce = default_reduce(zero)}, batch, {}, rank);
+      for (const auto& [key, t] : traffic) {
+        if (key.second != Collective::kAllReduce || zero == 0) bytes += t.sent.count;
+      }
+      if (zero == 0) {
+        const std::int64_t loss = collective_bytes(Collective::kAllReduce, 69, 8, rank, 4).count;
+        bytes -= loss;
+      }
+    }
+    return bytes;
+  };
+  std::int64_t flat = 0;
+  for (const ShardUnit& unit : shard_units(table, {.dp = 4}, 0)) flat += unit.elements;
+  EXPECT_EQ(volume(0), 2 * 3 * flat * 4);
+  EXPECT_EQ(volume(1), volume(0));
+  EXPECT_EQ(volume(2), volume(0));
+  // Forward and backward gathers, less the embedding, which backward does not read.
+  const std::int64_t embedding = shard_units(table, {.dp = 4}, 0).front().elements;
+  EXPECT_EQ(volume(3), 3 * (3 * flat - embedding) * 4);
+}
+
+TEST(Traffic, EveryRankOfRandomLayoutsHasAPrediction) {
+  for (const RandomLayout& r : random_layouts(60, 11)) {
+    const model::ParameterTable table = model::make_parameter_table(r.config);
+    for (int rank = 0; rank < r.layout.world(); rank += 3) {
+      for (const auto& [key, traffic] : predict_traffic(table, r.layout, r.batch, {}, rank)) {
+        EXPECT_GT(traffic.calls, 0);
+        EXPECT_GE(traffic.sent.count, 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::plan
