@@ -75,6 +75,7 @@ class Env {
   virtual ResidentMemory resident_memory() = 0;
   virtual std::int64_t process_id() = 0;
   virtual int core_count() = 0;
+  virtual bool stderr_is_terminal() = 0;
 
   // Writes a whole file so that a reader sees the old content or the new, never a part: temporary, fsync,
   // rename.

@@ -55,6 +55,7 @@ class FakeEnv : public Env {
   ResidentMemory resident_memory() override;
   std::int64_t process_id() override;
   int core_count() override;
+  bool stderr_is_terminal() override { return false; }
 
  private:
   struct File;

@@ -317,6 +317,8 @@ class PosixEnv : public Env {
 
   std::int64_t process_id() override { return ::getpid(); }
 
+  bool stderr_is_terminal() override { return ::isatty(STDERR_FILENO) == 1; }
+
   int core_count() override {  // those that this process may run on, not those of the machine
     cpu_set_t cores;
     CPU_ZERO(&cores);

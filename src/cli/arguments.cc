@@ -72,8 +72,8 @@ class CliCommand : public Command {
       const std::string& word = rest[i];
       const std::size_t equals = word.find('=');
       if (word.rfind("--", 0) != 0 || word.find('.') == std::string::npos) {
-        throw Error(Failure{.option = word, .value = "", .rule = "unknown argument",
-                            .nearest = nearest_word(word, known_options())});
+        throw Error(Failure{
+            .option = word, .value = "", .rule = "unknown argument", .nearest = nearest_word(word, known_options())});
       }
       if (equals != std::string::npos) {
         settings_->emplace_back(word.substr(2, equals - 2), word.substr(equals + 1));

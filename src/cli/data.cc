@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "base/units.h"
@@ -26,7 +24,7 @@ void declare_tokenize(Command& parent, Env& env) {
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples("  trireme data tokenize book.txt --out data/book");
   command.run([options, &env] {
-    const bool terminal = isatty(STDERR_FILENO) == 1;
+    const bool terminal = env.stderr_is_terminal();
     data::TokenizeOptions job{.text_path = options->text,
                               .out_directory = options->out,
                               .tokenizer = options->tokenizer,
@@ -66,7 +64,8 @@ std::vector<Inspected> files_at(Env& env, const std::string& path, std::int64_t 
     tokenizer = info.tokenizer;
   }
   if (vocabulary == 0) {
-    throw Error(Failure{.option = "--vocabulary", .value = "",
+    throw Error(Failure{.option = "--vocabulary",
+                        .value = "",
                         .rule = fmt::format("is needed: there is no {} beside {}", data::kInfoFile, path),
                         .nearest = "50257 for gpt2's tokens"});
   }

@@ -16,7 +16,9 @@ std::string split_text(const model::Parameter& parameter) {
   for (const model::SplitBlock& block : parameter.split.blocks) {
     const bool heads = block.kind == model::PieceKind::kHeads || block.kind == model::PieceKind::kKvHeads;
     pieces += fmt::format("{}{} {}", pieces.empty() ? "" : " + ", block.count,
-                          heads ? "heads" : block.kind == model::PieceKind::kVocabulary ? "rows" : "features");
+                          heads                                         ? "heads"
+                          : block.kind == model::PieceKind::kVocabulary ? "rows"
+                                                                        : "features");
   }
   return fmt::format("dim {}: {}", parameter.split.dimension, pieces);
 }
@@ -75,8 +77,7 @@ void declare_model(Command& root, Env& env) {
   command.flag("all", options->all, "every layer's tensors");
   command.examples("  trireme model examples/models/llama-3-8b\n  trireme model config.json --json");
   command.run([options, &env] {
-    const model::ParameterTable table =
-        model::make_parameter_table(model::load_config(env, options->path).or_throw());
+    const model::ParameterTable table = model::make_parameter_table(model::load_config(env, options->path).or_throw());
     if (options->json) {
       fmt::print("{}\n", to_json(table).dump(2));
     } else {

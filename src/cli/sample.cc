@@ -31,8 +31,8 @@ void declare_sample(Command& root, Env& env) {
     if (tokenizer->vocabulary_size() > config.vocabulary) {
       throw Error(Failure{.option = "--tokenizer",
                           .value = options->tokenizer,
-                          .rule = fmt::format("has {} tokens, the model's vocabulary {}",
-                                              tokenizer->vocabulary_size(), config.vocabulary),
+                          .rule = fmt::format("has {} tokens, the model's vocabulary {}", tokenizer->vocabulary_size(),
+                                              config.vocabulary),
                           .nearest = ""});
     }
     train::GenerateOptions job = options->generate;

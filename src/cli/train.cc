@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <atomic>
 #include <csignal>
 
@@ -47,9 +45,10 @@ void print_outcome(const train::TrainOutcome& outcome) {
   fmt::print("{} after {} steps", outcome.interrupted ? "interrupted" : "done", outcome.steps_done);
   if (outcome.last) fmt::print(", loss {:.4f}", outcome.last->loss);
   if (outcome.validation_loss) fmt::print(", validation loss {:.4f}", *outcome.validation_loss);
-  fmt::print("\n  {0}/run.toml       the resolved run\n  {0}/metrics.jsonl  a line a step\n"
-             "  {0}/model          config.json and model.safetensors, as Hugging Face reads them\n",
-             outcome.out);
+  fmt::print(
+      "\n  {0}/run.toml       the resolved run\n  {0}/metrics.jsonl  a line a step\n"
+      "  {0}/model          config.json and model.safetensors, as Hugging Face reads them\n",
+      outcome.out);
 }
 
 ExitCode dry_run(const train::ResolvedRun& run, bool json) {
@@ -80,7 +79,7 @@ ExitCode run_train(Env& env, Options options) {
       train::train(env, *log, run,
                    {.stop_requested = [] { return interrupted.load(); },
                     .put = [](const std::string& text) { fmt::print(stderr, "{}", text); },
-                    .terminal = isatty(STDERR_FILENO) == 1});
+                    .terminal = env.stderr_is_terminal()});
   if (options.json) {
     fmt::print("{}\n", outcome_json(outcome).dump(2));
   } else {
@@ -104,9 +103,11 @@ void declare_train(Command& root, Env& env) {
   for (const train::RunKey& key : train::run_keys()) {
     keys += fmt::format("  --{:<38} {}: {}\n", key.name, key.kind, key.help);
   }
-  command.examples("  trireme train examples/runs/demo.toml --out runs/one\n"
-                   "  trireme train run.toml --dry-run --train.micro_batch 8\n"
-                   "  trireme train run.toml --train.steps 50 --layout.recompute full --overwrite\n\n" + keys);
+  command.examples(
+      "  trireme train examples/runs/demo.toml --out runs/one\n"
+      "  trireme train run.toml --dry-run --train.micro_batch 8\n"
+      "  trireme train run.toml --train.steps 50 --layout.recompute full --overwrite\n\n" +
+      keys);
   command.run([options, &env] { return run_train(env, *options); });
 }
 

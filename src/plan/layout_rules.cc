@@ -60,7 +60,8 @@ Status check_degrees(const model::Config&, const Layout& layout, const Batch& ba
   constexpr std::int64_t kMostRanks = 1 << 24;
   const std::int64_t stages = static_cast<std::int64_t>(layout.tp) * layout.pp;
   if (stages > kMostRanks || stages * layout.dp > kMostRanks) {
-    return refuse("layout.dp", layout.dp, fmt::format("dp x tp x pp must be at most {}", kMostRanks), "a smaller degree");
+    return refuse("layout.dp", layout.dp, fmt::format("dp x tp x pp must be at most {}", kMostRanks),
+                  "a smaller degree");
   }
   return ok_status();
 }
@@ -71,9 +72,10 @@ Status check_tensor_rules(const model::Config& config, const Layout& layout, con
   if (!legal(tp)) {
     std::string rule = fmt::format("tp must divide the heads ({})", config.heads);
     if (config.heads % tp == 0) {
-      rule = !kv_heads_fit(config, tp)  ? fmt::format("tp must divide, or be divided by, the kv heads ({})", config.kv_heads)
-             : config.ffn % tp != 0     ? fmt::format("tp must divide the ffn width ({})", config.ffn)
-                                        : fmt::format("tp must be at most the vocabulary ({})", config.vocabulary);
+      rule = !kv_heads_fit(config, tp)
+                 ? fmt::format("tp must divide, or be divided by, the kv heads ({})", config.kv_heads)
+             : config.ffn % tp != 0 ? fmt::format("tp must divide the ffn width ({})", config.ffn)
+                                    : fmt::format("tp must be at most the vocabulary ({})", config.vocabulary);
     }
     return refuse("layout.tp", tp, rule, nearest_legal(tp, config.heads, legal));
   }
@@ -101,9 +103,10 @@ Status check_pipeline_rules(const model::Config& config, const Layout& layout, c
   }
   const bool interleaved = layout.schedule == ScheduleKind::kInterleaved;
   if (layout.interleave > 1 && !interleaved) {
-    return refuse("layout.interleave", layout.interleave,
-                  fmt::format("several chunks a stage need the interleaved schedule, not {}", schedule_name(layout.schedule)),
-                  "1, or layout.schedule = interleaved");
+    return refuse(
+        "layout.interleave", layout.interleave,
+        fmt::format("several chunks a stage need the interleaved schedule, not {}", schedule_name(layout.schedule)),
+        "1, or layout.schedule = interleaved");
   }
   if (layout.interleave > 1 && layout.pp == 1) {
     return refuse("layout.interleave", layout.interleave, "with one stage there is nothing to interleave", "1");
@@ -133,20 +136,20 @@ Status check_pipeline_rules(const model::Config& config, const Layout& layout, c
 Status check_batch_rules(const model::Config& config, const Layout& layout, const Batch& batch) {
   const std::int64_t part = checked_multiply(batch.micro_batch, layout.dp);
   if (batch.global_batch % part != 0) {
-    return refuse("train.global_batch", batch.global_batch,
-                  fmt::format("micro_batch x dp ({} x {}) must divide it", batch.micro_batch, layout.dp),
-                  nearest_legal(batch.global_batch, batch.global_batch + part,
-                                [&](std::int64_t b) { return b % part == 0; }));
+    return refuse(
+        "train.global_batch", batch.global_batch,
+        fmt::format("micro_batch x dp ({} x {}) must divide it", batch.micro_batch, layout.dp),
+        nearest_legal(batch.global_batch, batch.global_batch + part, [&](std::int64_t b) { return b % part == 0; }));
   }
   constexpr std::int64_t kMostMicroBatches = 1 << 20;
   if (batch.global_batch / part > kMostMicroBatches) {
     return refuse("train.global_batch", batch.global_batch,
-                  fmt::format("a rank would run {} micro-batches a step, at most {} are possible", batch.global_batch / part, kMostMicroBatches),
+                  fmt::format("a rank would run {} micro-batches a step, at most {} are possible",
+                              batch.global_batch / part, kMostMicroBatches),
                   fmt::format("{}", kMostMicroBatches * part));
   }
   if (batch.sequence > config.max_positions) {
-    return refuse("train.sequence", batch.sequence,
-                  fmt::format("the model has {} positions", config.max_positions),
+    return refuse("train.sequence", batch.sequence, fmt::format("the model has {} positions", config.max_positions),
                   fmt::format("{}", config.max_positions));
   }
   return ok_status();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The rules of a legal layout, one family a function; check_layout() asks them in turn. Each Failure carries the option,
-// its value, the rule, and the nearest legal values.
+// The rules of a legal layout, one family a function; check_layout() asks them in turn. Each Failure carries the
+// option, its value, the rule, and the nearest legal values.
 
 #include "plan/layout.h"
 

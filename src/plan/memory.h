@@ -16,8 +16,8 @@ namespace trireme::plan {
 
 // What the prediction needs to know of the run beyond model, layout and batch.
 struct RunInputs {
-  int threads = 1;                          // compute threads of a rank: attention's scratch is a strip a thread
-  DType compute = DType::kF32;              // weights, activations, gradients (kF64: the reference run)
+  int threads = 1;                            // compute threads of a rank: attention's scratch is a strip a thread
+  DType compute = DType::kF32;                // weights, activations, gradients (kF64: the reference run)
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
 };
 
@@ -29,13 +29,13 @@ enum class StaticKind {
   kMasterWeights,  // of the part that this rank updates; none in fp32 and float64
   kFirstMoment,
   kSecondMoment,
-  kInputs,   // token ids, int32, of all micro-batches of a step (ranks that hold the embedding)
-  kTargets,  // the same of targets (ranks that hold the head)
-  kEvaluationInputs,   // of one micro-batch, where validation happens between steps
+  kInputs,            // token ids, int32, of all micro-batches of a step (ranks that hold the embedding)
+  kTargets,           // the same of targets (ranks that hold the head)
+  kEvaluationInputs,  // of one micro-batch, where validation happens between steps
   kEvaluationTargets,
-  kLogits,    // [logit_rows, local vocabulary] (head ranks)
-  kRowTerms,  // [3, logit_rows]
-  kLosses,    // [T]
+  kLogits,     // [logit_rows, local vocabulary] (head ranks)
+  kRowTerms,   // [3, logit_rows]
+  kLosses,     // [T]
   kWorkspace,  // workspace_bytes()
 };
 std::string_view static_kind_name(StaticKind kind);
@@ -45,8 +45,8 @@ struct StaticBuffer {
   int shard_unit = -1;  // index into RankProgram::shard_units, or -1
   Bytes bytes;
 };
-std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, const Layout& layout,
-                                         const Batch& batch, const RunInputs& inputs, int rank);
+std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
+                                         const RunInputs& inputs, int rank);
 
 // What one instruction allocates or frees: the sizes of its buffers, as asked for, in the order of the activation
 // table.

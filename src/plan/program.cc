@@ -8,12 +8,30 @@
 namespace trireme::plan {
 
 std::string_view op_name(Op op) {
-  constexpr std::string_view kNames[] = {
-      "allocate",     "free",           "allocate boundary", "free boundary", "send activation",
-      "receive activation", "send gradient", "receive gradient", "gather",        "release",
-      "forward",      "recompute",      "backward input",    "backward weight", "evaluate loss",
-      "open gradient", "reduce",         "close gradient",    "reduce tensor partial", "sum tied",
-      "gradient norm", "update",        "gather updated",    "refresh tied"};
+  constexpr std::string_view kNames[] = {"allocate",
+                                         "free",
+                                         "allocate boundary",
+                                         "free boundary",
+                                         "send activation",
+                                         "receive activation",
+                                         "send gradient",
+                                         "receive gradient",
+                                         "gather",
+                                         "release",
+                                         "forward",
+                                         "recompute",
+                                         "backward input",
+                                         "backward weight",
+                                         "evaluate loss",
+                                         "open gradient",
+                                         "reduce",
+                                         "close gradient",
+                                         "reduce tensor partial",
+                                         "sum tied",
+                                         "gradient norm",
+                                         "update",
+                                         "gather updated",
+                                         "refresh tied"};
   return kNames[static_cast<std::size_t>(op)];
 }
 

@@ -61,11 +61,11 @@ struct Instruction {
   Op op = Op::kForward;
   int micro_batch = -1;
   int chunk = -1;
-  int unit = -1;        // model unit; for gradients, weights and updates the shard unit's unit
+  int unit = -1;           // model unit; for gradients, weights and updates the shard unit's unit
   bool tied_head = false;  // selects the tied head's shard unit
   model::ActivationGroup group = model::ActivationGroup::kInput;  // kAllocate, kFree
-  bool backward = false;   // kAllocateBoundary, kFreeBoundary: the gradient's buffer
-  int peer = -1;           // world rank at the other end
+  bool backward = false;  // kAllocateBoundary, kFreeBoundary: the gradient's buffer
+  int peer = -1;          // world rank at the other end
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 std::string describe(const Instruction& instruction);

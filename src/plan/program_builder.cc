@@ -21,7 +21,8 @@ ProgramBuilder::ProgramBuilder(const model::ParameterTable& table, const Layout&
   program_.shard_units = shard_units(table, layout, rank);
   for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
     for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
-      has_group_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::group_of(entry, layout.recompute))] = true;
+      has_group_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::group_of(entry, layout.recompute))] =
+          true;
     }
   }
 }

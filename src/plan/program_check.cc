@@ -15,7 +15,10 @@ using model::UnitKind;
 class Checker {
  public:
   Checker(const model::ParameterTable& table, const Layout& layout, const Batch& batch, const RankProgram& program)
-      : table_(table), layout_(layout), micro_batches_(static_cast<int>(micro_batches(layout, batch))), program_(program) {
+      : table_(table),
+        layout_(layout),
+        micro_batches_(static_cast<int>(micro_batches(layout, batch))),
+        program_(program) {
     for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
       for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
         groups_[static_cast<std::size_t>(unit)].insert(model::group_of(entry, layout.recompute));
@@ -112,8 +115,9 @@ class Checker {
     ++done_[{i.op, i.unit, m}];
     switch (i.op) {
       case Op::kForward:
-        if (!all_live(i.unit, m, {ActivationGroup::kInput, ActivationGroup::kKept, ActivationGroup::kKeptForWeight,
-                                  ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
+        if (!all_live(i.unit, m,
+                      {ActivationGroup::kInput, ActivationGroup::kKept, ActivationGroup::kKeptForWeight,
+                       ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
           return "a buffer is missing";
         }
         if (!output_there(i, false)) return "the output has no place to go";
@@ -122,8 +126,9 @@ class Checker {
         return weights_there(i.unit, true);
       case Op::kRecompute:
       case Op::kBackwardInput:
-        if (!all_live(i.unit, m, {ActivationGroup::kInput, ActivationGroup::kKept, ActivationGroup::kKeptForWeight,
-                                  ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
+        if (!all_live(i.unit, m,
+                      {ActivationGroup::kInput, ActivationGroup::kKept, ActivationGroup::kKeptForWeight,
+                       ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
           return "a buffer is missing";
         }
         if (i.op == Op::kRecompute) return weights_there(i.unit, false);
@@ -134,8 +139,9 @@ class Checker {
         if (std::string fault = gradient_there(i.unit, m); !fault.empty()) return fault;
         return weights_there(i.unit, true);
       case Op::kBackwardWeight:
-        if (!all_live(i.unit, m, {ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight,
-                                  ActivationGroup::kOutputGradient, ActivationGroup::kGradient})) {
+        if (!all_live(i.unit, m,
+                      {ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight,
+                       ActivationGroup::kOutputGradient, ActivationGroup::kGradient})) {
           return "a buffer is missing";
         }
         return gradient_there(i.unit, m);
@@ -156,7 +162,8 @@ class Checker {
       for (int unit = chunk.first_unit; unit < chunk.end_unit; ++unit) {
         for (int m = 0; m < (training ? micro_batches_ : 1); ++m) {
           const bool input = kind(unit) != UnitKind::kEmbedding, weight = kind(unit) != UnitKind::kHead;
-          if (times(Op::kForward, unit, m) != 1) return fmt::format("unit {} micro-batch {} goes forward {} times", unit, m, times(Op::kForward, unit, m));
+          if (times(Op::kForward, unit, m) != 1)
+            return fmt::format("unit {} micro-batch {} goes forward {} times", unit, m, times(Op::kForward, unit, m));
           if (times(Op::kBackwardInput, unit, m) != (training && input ? 1 : 0) ||
               times(Op::kBackwardWeight, unit, m) != (training && weight ? 1 : 0)) {
             return fmt::format("unit {} micro-batch {}: wrong backward passes", unit, m);

@@ -1,9 +1,8 @@
-#include "plan/program_check.h"
-
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
+#include "plan/program_check.h"
 #include "plan/random_layouts.h"
 
 namespace trireme::plan {

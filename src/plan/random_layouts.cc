@@ -48,13 +48,12 @@ RandomLayout random_layout(Dice& dice) {
   r.layout.tp = dice.one_of({1, 2, 4, 8});
   r.layout.pp = dice.upto(5);
   r.layout.dp = dice.upto(5);
-  r.layout.schedule = dice.one_of({ScheduleKind::kGpipe, ScheduleKind::kOneFOneB, ScheduleKind::kInterleaved,
-                                   ScheduleKind::kZeroBubbleH1});
+  r.layout.schedule = dice.one_of(
+      {ScheduleKind::kGpipe, ScheduleKind::kOneFOneB, ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1});
   if (r.layout.schedule == ScheduleKind::kInterleaved) r.layout.interleave = dice.upto(3);
   r.layout.zero = dice.upto(4) - 1;
   r.layout.reduce = dice.one_of({ReduceWhen::kStep, ReduceWhen::kMicrobatch});
-  r.layout.recompute =
-      dice.one_of({model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull});
+  r.layout.recompute = dice.one_of({model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull});
   r.layout.order = dice.one_of({AxisOrder::kTpPpDp, AxisOrder::kTpDpPp});
   r.layout.sequence_parallel = dice.upto(2) == 1;
   r.layout.prefetch = dice.upto(3);

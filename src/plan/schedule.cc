@@ -168,9 +168,8 @@ Schedule make_schedule(ScheduleKind kind, int pp, int interleave, int micro_batc
 }
 
 int peak_in_flight(const StageSchedule& schedule) {
-  const bool split = std::any_of(schedule.begin(), schedule.end(), [](const ChunkAction& action) {
-    return action.kind == ActionKind::kBackwardWeight;
-  });
+  const bool split = std::any_of(schedule.begin(), schedule.end(),
+                                 [](const ChunkAction& action) { return action.kind == ActionKind::kBackwardWeight; });
   int current = 0, peak = 0;
   for (const ChunkAction& action : schedule) {
     if (!is_work(action.kind)) continue;

@@ -12,8 +12,8 @@ namespace trireme::plan {
 
 enum class ActionKind {
   kForward,
-  kBackward,        // backward-input and backward-weight of every unit, one after the other
-  kBackwardInput,   // zero-bubble schedules split them
+  kBackward,       // backward-input and backward-weight of every unit, one after the other
+  kBackwardInput,  // zero-bubble schedules split them
   kBackwardWeight,
   kSendActivation,     // to the next virtual stage
   kReceiveActivation,  // from the one before

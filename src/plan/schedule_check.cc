@@ -71,14 +71,17 @@ class Checker {
       for (const ChunkAction& action : schedule_[static_cast<std::size_t>(stage)]) {
         const bool in_range = action.chunk >= 0 && action.chunk < interleave_ && action.micro_batch >= 0 &&
                               action.micro_batch < micro_batches_;
-        if (!in_range || expected(stage, action.chunk).count(action.kind) == 0) return text(stage, action) + " has no place here";
-        if (action.peer != peer_of(stage, action)) return text(stage, action) + fmt::format(" names peer {}", action.peer);
+        if (!in_range || expected(stage, action.chunk).count(action.kind) == 0)
+          return text(stage, action) + " has no place here";
+        if (action.peer != peer_of(stage, action))
+          return text(stage, action) + fmt::format(" names peer {}", action.peer);
         if (++seen[{action.kind, action.chunk, action.micro_batch}] > 1) return text(stage, action) + " comes twice";
       }
       std::size_t wanted = 0;
       for (int chunk = 0; chunk < interleave_; ++chunk) wanted += expected(stage, chunk).size();
       if (seen.size() != wanted * static_cast<std::size_t>(micro_batches_)) {
-        return fmt::format("stage {}: {} actions, not {}", stage, seen.size(), wanted * static_cast<std::size_t>(micro_batches_));
+        return fmt::format("stage {}: {} actions, not {}", stage, seen.size(),
+                           wanted * static_cast<std::size_t>(micro_batches_));
       }
     }
     return "";
@@ -93,7 +96,8 @@ class Checker {
                                  action.kind == ActionKind::kBackwardWeight;
         if (!accumulates) continue;
         int& before = latest.try_emplace({action.kind, action.chunk}, -1).first->second;
-        if (action.micro_batch <= before) return text(stage, action) + fmt::format(" comes after micro-batch {}", before);
+        if (action.micro_batch <= before)
+          return text(stage, action) + fmt::format(" comes after micro-batch {}", before);
         before = action.micro_batch;
       }
     }
@@ -104,7 +108,8 @@ class Checker {
     for (int stage = 0; stage < pp_; ++stage) {
       const int peak = peak_in_flight(schedule_[static_cast<std::size_t>(stage)]);
       const int bound = in_flight_bound(kind_, pp_, interleave_, micro_batches_, stage);
-      if (peak > bound) return fmt::format("stage {}: {} micro-batch chunks in flight, at most {} are allowed", stage, peak, bound);
+      if (peak > bound)
+        return fmt::format("stage {}: {} micro-batch chunks in flight, at most {} are allowed", stage, peak, bound);
     }
     return "";
   }
@@ -165,7 +170,8 @@ class Checker {
     const bool activation = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveActivation;
     const bool other_activation =
         other.kind == ActionKind::kSendActivation || other.kind == ActionKind::kReceiveActivation;
-    if (other.peer != stage || activation != other_activation || is_send(action.kind) == is_send(other.kind)) return false;
+    if (other.peer != stage || activation != other_activation || is_send(action.kind) == is_send(other.kind))
+      return false;
     const bool sends = is_send(action.kind);
     const int from = sends ? virtual_stage(stage, action.chunk) : virtual_stage(action.peer, other.chunk);
     const int to = sends ? virtual_stage(action.peer, other.chunk) : virtual_stage(stage, action.chunk);

@@ -55,7 +55,8 @@ void place(ShardUnit& unit, int dp) {
   unit.elements = round_up(offset, kScalarBlock * dp);
 }
 
-ShardUnit unit_of(const model::ParameterTable& table, const Layout& layout, int tp_index, int unit, Interval parameters) {
+ShardUnit unit_of(const model::ParameterTable& table, const Layout& layout, int tp_index, int unit,
+                  Interval parameters) {
   ShardUnit shard{.unit = unit, .tensors = {}};
   for (std::int64_t p = parameters.begin; p < parameters.end; ++p) {
     shard.tensors.push_back(local_tensor(table, static_cast<int>(p), layout, tp_index));

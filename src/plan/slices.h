@@ -31,22 +31,22 @@ struct Interval {
 std::vector<Interval> tensor_intervals(const model::Parameter& parameter, int tp, int tp_index);
 
 struct LocalTensor {
-  int parameter = 0;                 // index into the table
-  std::vector<Interval> intervals;   // of dimension `split.dimension`, or of dimension 0 (whole) if replicated
-  std::vector<std::int64_t> shape;   // local
-  std::int64_t offset = 0;           // elements, into the shard unit's flat buffer
-  int tensor_replicas = 1;           // tensor-parallel ranks that hold the same slice (tp where replicated)
+  int parameter = 0;                // index into the table
+  std::vector<Interval> intervals;  // of dimension `split.dimension`, or of dimension 0 (whole) if replicated
+  std::vector<std::int64_t> shape;  // local
+  std::int64_t offset = 0;          // elements, into the shard unit's flat buffer
+  int tensor_replicas = 1;          // tensor-parallel ranks that hold the same slice (tp where replicated)
   std::int64_t elements() const;
 };
 
 struct ShardUnit {
   int unit = 0;
-  bool tied_head = false;      // the head's use of the tied embedding
-  bool holds_weights = true;   // false: tied head on the stage that also holds the embedding (reads that one)
-  bool holds_moments = true;   // false: tied head (the embedding's owner updates)
+  bool tied_head = false;     // the head's use of the tied embedding
+  bool holds_weights = true;  // false: tied head on the stage that also holds the embedding (reads that one)
+  bool holds_moments = true;  // false: tied head (the embedding's owner updates)
   std::vector<LocalTensor> tensors;
-  std::int64_t elements = 0;   // flat, padding included
-  std::int64_t payload = 0;    // without padding
+  std::int64_t elements = 0;  // flat, padding included
+  std::int64_t payload = 0;   // without padding
 };
 
 // The shard units of a rank, in model order; a tied head's comes last.

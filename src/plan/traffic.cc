@@ -63,7 +63,8 @@ class Walk {
     switch (i.op) {
       case Op::kSendActivation:
       case Op::kSendGradient:
-        return add(Axis::kPipeline, Collective::kSend, Bytes{widths_.sequence_tokens * table_.config.hidden * element_});
+        return add(Axis::kPipeline, Collective::kSend,
+                   Bytes{widths_.sequence_tokens * table_.config.hidden * element_});
       case Op::kGather:
       case Op::kGatherUpdated:
         return over(Axis::kData, Collective::kAllGather, shard(i).elements, element_);

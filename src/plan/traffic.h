@@ -22,12 +22,13 @@ struct Traffic {
 using TrafficTable = std::map<std::pair<Axis, Collective>, Traffic>;
 
 // Bytes that group member `index` of `size` sends for one collective over `count` elements. Direct reduce-scatter: to
-// each other member that member's share. Ring all-gather: every share but its successor's. All-reduce: the one, then the
-// other. Shares are [i n / N, (i + 1) n / N), so a sum over all members is (N - 1) n for each of the two (2 (N - 1) n
-// for an all-reduce: the ring's bytes).
+// each other member that member's share. Ring all-gather: every share but its successor's. All-reduce: the one, then
+// the other. Shares are [i n / N, (i + 1) n / N), so a sum over all members is (N - 1) n for each of the two (2 (N -
+// 1) n for an all-reduce: the ring's bytes).
 Bytes collective_bytes(Collective collective, std::int64_t count, std::int64_t element_bytes, int index, int size);
 
-// One step. Tensor axis: what the layers exchange (docs/algorithms/tensor-parallel.md). Calls in a group of one are none.
+// One step. Tensor axis: what the layers exchange (docs/algorithms/tensor-parallel.md). Calls in a group of one are
+// none.
 TrafficTable predict_traffic(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
                              const RunInputs& inputs, int rank);
 

@@ -54,9 +54,7 @@ Bytes workspace_bytes(const model::Config& config, const Layout& layout, const B
   TRIREME_CHECK(false, "unit kind {}", static_cast<int>(unit));
 }
 
-Bytes norm_scratch_bytes() {
-  return allocation_size(Bytes{kNormPiece / kScalarBlock * dtype_size(DType::kF64)});
-}
+Bytes norm_scratch_bytes() { return allocation_size(Bytes{kNormPiece / kScalarBlock * dtype_size(DType::kF64)}); }
 
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
                       int rank) {

@@ -13,8 +13,7 @@ namespace trireme::plan {
 
 // Rows of logits that exist at once: at most this many, so that the block stays near kLogitBlockBytes.
 inline constexpr std::int64_t kLogitBlockBytes = 32 << 20;
-std::int64_t logit_rows(const model::Config& config, const Layout& layout, const Batch& batch,
-                        const RunInputs& inputs);
+std::int64_t logit_rows(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs);
 enum class UnitPass { kForward, kBackwardInput, kBackwardWeight };
 
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,

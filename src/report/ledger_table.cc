@@ -12,8 +12,8 @@ std::string row(std::string_view name, Bytes at_peak, Bytes peak, const std::opt
   std::string line = fmt::format("{:<{}}{:>{}}{:>{}}", name, kNameWidth, format_exact(at_peak.count), kNumberWidth,
                                  format_exact(peak.count), kNumberWidth);
   if (counted) {
-    line += fmt::format("{:>{}}  {}", format_exact(counted->count), kNumberWidth,
-                        *counted == peak ? "equal" : "DIFFERS");
+    line +=
+        fmt::format("{:>{}}  {}", format_exact(counted->count), kNumberWidth, *counted == peak ? "equal" : "DIFFERS");
   }
   return line + "\n";
 }
@@ -22,8 +22,8 @@ std::string row(std::string_view name, Bytes at_peak, Bytes peak, const std::opt
 
 std::string ledger_table(const Ledger& predicted, const std::optional<Ledger>& counted,
                          const std::optional<Bytes>& resident) {
-  std::string text = fmt::format("{:<{}}{:>{}}{:>{}}", "memory ledger (bytes)", kNameWidth, "at the peak",
-                                 kNumberWidth, counted ? "predicted" : "peak", kNumberWidth);
+  std::string text = fmt::format("{:<{}}{:>{}}{:>{}}", "memory ledger (bytes)", kNameWidth, "at the peak", kNumberWidth,
+                                 counted ? "predicted" : "peak", kNumberWidth);
   text += counted ? fmt::format("{:>{}}\n", "counted", kNumberWidth) : "\n";
   for (int i = 0; i < kMemoryClassCount; ++i) {
     const auto memory_class = static_cast<MemoryClass>(i);

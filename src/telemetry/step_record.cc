@@ -58,8 +58,7 @@ Result<StepRecord> step_record_from_json(const Json& line) {
     if (!value) return value.failure();
     *field = static_cast<std::int64_t>(*value);
   }
-  for (auto [key, field] :
-       {std::pair<const char*, double*>{"loss_hex", &r.loss}, {"grad_norm_hex", &r.grad_norm}}) {
+  for (auto [key, field] : {std::pair<const char*, double*>{"loss_hex", &r.loss}, {"grad_norm_hex", &r.grad_norm}}) {
     const Json* value = line.find(key);
     if (value == nullptr || !value->is_string()) {
       return Failure{.option = key, .value = "", .rule = "metrics line lacks this hex float", .nearest = ""};

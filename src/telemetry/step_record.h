@@ -13,14 +13,14 @@
 namespace trireme::telemetry {
 
 struct StepRecord {
-  std::int64_t step = 0;  // counts from 1
-  double loss = 0.0;      // nats a token, mean over the global batch
+  std::int64_t step = 0;   // counts from 1
+  double loss = 0.0;       // nats a token, mean over the global batch
   double grad_norm = 0.0;  // before clipping
   double clip_factor = 1.0;
   double learning_rate = 0.0;
   std::int64_t tokens = 0;  // of all steps so far
   double tokens_per_s = 0.0;
-  double mfu = 0.0;          // model flops / (seconds * measured GEMM rate)
+  double mfu = 0.0;  // model flops / (seconds * measured GEMM rate)
   double step_s = 0.0;
   std::int64_t resident_bytes = 0;  // anonymous and shared-memory pages of the process
   std::optional<double> validation_loss = std::nullopt;

@@ -1,5 +1,5 @@
-// Law 1, predicted, then counted: the arena's ledger against plan/'s prediction, to the byte, for each class and for the
-// peak of the sum.
+// Law 1, predicted, then counted: the arena's ledger against plan/'s prediction, to the byte, for each class and for
+// the peak of the sum.
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const model::Config& config : {tiny_gpt2(0.0), tiny_gpt2(0.1), tiny_llama(false), tiny_llama(true)}) {
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-      for (auto schedule : {plan::ScheduleKind::kGpipe, plan::ScheduleKind::kOneFOneB,
-                            plan::ScheduleKind::kZeroBubbleH1}) {
+      for (auto schedule :
+           {plan::ScheduleKind::kGpipe, plan::ScheduleKind::kOneFOneB, plan::ScheduleKind::kZeroBubbleH1}) {
         for (plan::Batch batch : {plan::Batch{6, 2, 17}, plan::Batch{1, 1, 1}, plan::Batch{3, 3, 32}}) {
           Case c{.config = config, .layout = {}, .batch = batch, .threads = batch.micro_batch == 3 ? 2 : 1};
           c.layout.recompute = recompute;

@@ -1,5 +1,5 @@
-// The device seam: the same run on the plain loops, on an asynchronous device whose memory the host cannot touch, and on
-// the CPU backend.
+// The device seam: the same run on the plain loops, on an asynchronous device whose memory the host cannot touch, and
+// on the CPU backend.
 
 #include <cmath>
 

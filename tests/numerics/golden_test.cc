@@ -1,6 +1,6 @@
 // Loss, logits and every gradient against PyTorch: both families, golden values from make_golden.py.
-// Metric (law 2): per tensor ||difference|| / ||gradient||, with a floor of 1e-6 of the global norm, since some gradients
-// are zero in exact arithmetic (gpt2's key bias).
+// Metric (law 2): per tensor ||difference|| / ||gradient||, with a floor of 1e-6 of the global norm, since some
+// gradients are zero in exact arithmetic (gpt2's key bias).
 
 #include <cmath>
 
@@ -62,9 +62,8 @@ class GoldenValues : public ::testing::TestWithParam<std::tuple<const char*, Dev
     auto make = device.compute == DType::kF64 ? kernels::make_reference_device() : kernels::make_cpu_device(1);
     rank_ = std::make_unique<parallel::LocalRank>(
         posix_env(), log_, std::move(make),
-        parallel::make_run_plan(
-            config, {}, {.global_batch = sequences, .micro_batch = sequences, .sequence = sequence},
-            {.threads = 1, .compute = device.compute, .evaluation_micro_batches = 1}, 0),
+        parallel::make_run_plan(config, {}, {.global_batch = sequences, .micro_batch = sequences, .sequence = sequence},
+                                {.threads = 1, .compute = device.compute, .evaluation_micro_batches = 1}, 0),
         parallel::LocalRankOptions{.poison = true});
     train::import_weights(posix_env(), rank_->device(), rank_->plan(), directory, rank_->executor().state());
   }
@@ -114,7 +113,8 @@ TEST_P(GoldenValues, LossAndEveryGradient) {
   for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
     if (state.shard_unit(unit).tied_head) continue;
     for (int t = 0; t < static_cast<int>(state.shard_unit(unit).tensors.size()); ++t) {
-      const auto index = static_cast<std::size_t>(state.shard_unit(unit).tensors[static_cast<std::size_t>(t)].parameter);
+      const auto index =
+          static_cast<std::size_t>(state.shard_unit(unit).tensors[static_cast<std::size_t>(t)].parameter);
       const std::string& name = rank_->plan().table.parameters[index].name;
       const std::vector<float> expected = read_floats(*file_, "grad." + name);
       const std::vector<double> got = gradient({unit, t});
@@ -133,13 +133,14 @@ TEST_P(GoldenValues, LossAndEveryGradient) {
   EXPECT_EQ(static_cast<std::size_t>(compared), rank_->plan().table.parameters.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, GoldenValues,
-    ::testing::Combine(::testing::Values("gpt2", "gpt2_untied_relu", "llama_gqa_llama3_rope", "llama_tied_head_dim",
-                                         "llama_biases"),
-                       ::testing::Values(DeviceCase{"float64", DType::kF64, 2e-6, 2e-6},
-                                         DeviceCase{"float32", DType::kF32, 2e-5, 2e-5})),
-    [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name; });
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenValues,
+                         ::testing::Combine(::testing::Values("gpt2", "gpt2_untied_relu", "llama_gqa_llama3_rope",
+                                                              "llama_tied_head_dim", "llama_biases"),
+                                            ::testing::Values(DeviceCase{"float64", DType::kF64, 2e-6, 2e-6},
+                                                              DeviceCase{"float32", DType::kF32, 2e-5, 2e-5})),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name;
+                         });
 
 }  // namespace
 }  // namespace trireme::testing

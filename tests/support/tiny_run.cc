@@ -84,8 +84,7 @@ parallel::StepResult TinyRank::step() {
     std::vector<std::int32_t> inputs, targets;
     std::vector<std::uint64_t> samples;
     for (std::int64_t s = 0; s < run_.batch.micro_batch; ++s) {
-      const auto sample =
-          static_cast<std::uint64_t>((steps_ * micro_batches + m) * run_.batch.micro_batch + s);
+      const auto sample = static_cast<std::uint64_t>((steps_ * micro_batches + m) * run_.batch.micro_batch + s);
       const std::vector<std::int32_t> ids = tokens_of(run_, sample);
       inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
       targets.insert(targets.end(), ids.begin() + 1, ids.end());

@@ -71,6 +71,7 @@ void TrafficCounters::add(std::string_view axis, std::string_view collective, By
 
 std::vector<TrafficCount> TrafficCounters::counts() const {
   std::vector<TrafficCount> result;
+  result.reserve(counts_.size());
   for (const auto& [key, count] : counts_) result.push_back(count);
   return result;
 }

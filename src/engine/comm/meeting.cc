@@ -77,7 +77,7 @@ void World::report_lost(int world_rank, const std::string& reason) {
 // The first death counts.
 void World::die(Death death) {
   if (death_) return;
-  death_ = std::move(death);
+  death_ = std::make_unique<const Death>(std::move(death));
   for (const auto& [name, groups] : groups_) {
     for (const auto& group : groups) group->changed_.notify_all();
   }
@@ -130,7 +130,7 @@ void Group::disagree(int a, const Call& a_call, int b, const Call& b_call) {
 template <class Ready>
 bool Group::wait_in_time(Lock& lock, Ready&& ready) {
   return changed_.wait_for(lock, std::chrono::duration<double>(world_.deadline_.count),
-                           [&] { return ready() || world_.death_.has_value(); });
+                           [&] { return ready() || world_.death_ != nullptr; });
 }
 
 // Waits for peers that are copying. A late one ends the world, but not the wait.
@@ -199,7 +199,7 @@ Group::Channel& Group::channel(int index, const Transfer& transfer) {
 }
 
 std::shared_ptr<Transfer> Group::post(int index, int peer, const Call& call) {
-  const auto own = std::make_shared<Transfer>(Transfer{.call = call, .peer = peer});
+  auto own = std::make_shared<Transfer>(Transfer{.call = call, .peer = peer});
   Lock lock(world_.mutex_);
   check_alive(call);
   Channel& waiting = channel(index, *own);
@@ -233,7 +233,7 @@ bool Group::done(const Transfer& transfer) {
 void Group::wait(int index, const std::shared_ptr<Transfer>& transfer) {
   using State = Transfer::State;
   Lock lock(world_.mutex_);
-  const bool was_dead = world_.death_.has_value();
+  const bool was_dead = world_.death_ != nullptr;
   const bool in_time = wait_in_time(lock, [&] { return transfer->state != State::kPosted; });
   if (transfer->state != State::kPosted) {
     wait_for_copies(lock, [&] { return transfer->state == State::kDone; });

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +61,7 @@ class World {
   const int ranks_;
   const Seconds deadline_;
   std::mutex mutex_;
-  std::optional<Death> death_;
+  std::unique_ptr<const Death> death_;  // null while alive
   std::map<std::pair<std::string, std::vector<int>>, std::vector<std::shared_ptr<Group>>> groups_;
 };
 

@@ -147,7 +147,7 @@ ThreadWorld::ThreadWorld(int ranks, Seconds deadline) : world_(std::make_shared<
   TRIREME_CHECK(deadline.count > 0, "a deadline of {} s", deadline.count);
 }
 
-std::unique_ptr<Communicator> ThreadWorld::make_communicator(GroupName name, int world_rank) {
+std::unique_ptr<Communicator> ThreadWorld::make_communicator(const GroupName& name, int world_rank) {
   auto [group, index] = world_->join(name, world_rank);
   return std::make_unique<ThreadCommunicator>(world_, std::move(group), index);
 }

@@ -27,7 +27,7 @@ class ThreadWorld {
 
   // Rank `world_rank`'s member of a group. All ranks of the group ask for it; a rank that asks again for the same group
   // gets a member of a further one. Any thread may ask for any rank; the world may end before its communicators.
-  std::unique_ptr<Communicator> make_communicator(GroupName name, int world_rank);
+  std::unique_ptr<Communicator> make_communicator(const GroupName& name, int world_rank);
 
   // The thread of `world_rank` has ended with an error: the others need not wait for their deadline. They throw
   // Error(kRankLost). Any thread.

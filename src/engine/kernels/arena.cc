@@ -56,7 +56,7 @@ void Buffer::release() {
   bytes_ = {};
 }
 
-Arena::Arena(Device& device, ArenaOptions options) : device_(device), options_(std::move(options)) {}
+Arena::Arena(Device& device, const ArenaOptions& options) : device_(device), options_(options) {}
 
 Arena::~Arena() {
   TRIREME_CHECK(ledger_.current_sum() == Bytes{}, "an arena ends before its buffers; {}", usage(ledger_));

@@ -49,7 +49,7 @@ struct ArenaOptions {
 
 class Arena {
  public:
-  Arena(Device& device, ArenaOptions options);
+  Arena(Device& device, const ArenaOptions& options);
   ~Arena();  // all buffers must have been released (CHECK)
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

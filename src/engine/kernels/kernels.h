@@ -60,9 +60,9 @@ struct AttentionShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  double scale = 1.0;         // of the scores; 1 / sqrt(head_dim)
+  double scale = 1.0;           // of the scores; 1 / sqrt(head_dim)
   std::int64_t head_begin = 0;  // global index of the first local query head
-  Dropout dropout;            // probability, seed, streams used
+  Dropout dropout;              // probability, seed, streams used
 };
 struct AttentionForward {
   AttentionShape shape;
@@ -85,7 +85,7 @@ struct AdamW {
   double weight_decay = 0.0;      // decoupled: w -= learning_rate * weight_decay * w
   double bias_correction1 = 1.0;  // 1 - beta1^step
   double bias_correction2 = 1.0;
-  double gradient_scale = 1.0;    // the clip factor, applied as the gradient is read
+  double gradient_scale = 1.0;  // the clip factor, applied as the gradient is read
 };
 
 class Kernels {
@@ -115,8 +115,7 @@ class Kernels {
   // out[t] += table[t % sequence].
   virtual void position_forward(ConstTensorView table, std::int64_t sequence, TensorView out) = 0;
   // d_table[p] (+)= sum over sequences, ascending, of d_out[i * sequence + p]; rows >= sequence get zero.
-  virtual void position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table,
-                                 bool accumulate) = 0;
+  virtual void position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table, bool accumulate) = 0;
 
   // y = (x - mean) * r * weight + bias, or x * r * weight (RMS; bias empty). stats[t] = {mean, r}, RMS {0, r}.
   virtual void norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
@@ -143,8 +142,8 @@ class Kernels {
   // out = act(up), or act(gate) * up where gate is not empty.
   virtual void activation_forward(ActivationType type, ConstTensorView gate, ConstTensorView up, TensorView out) = 0;
   // Gradients of up, and of gate where given; d_up may be d_out.
-  virtual void activation_backward(ActivationType type, ConstTensorView d_out, ConstTensorView gate,
-                                   ConstTensorView up, TensorView d_gate, TensorView d_up) = 0;
+  virtual void activation_backward(ActivationType type, ConstTensorView d_out, ConstTensorView gate, ConstTensorView up,
+                                   TensorView d_gate, TensorView d_up) = 0;
 
   // Cross-entropy over a block of rows of this rank's vocabulary columns [vocabulary_begin, + logits.columns), in
   // steps between which tensor-parallel ranks combine row_max (max) and then row_sum and target_logit (sum).

@@ -31,8 +31,7 @@ Qkv forward_parts(const UnitContext& context, const SavedViews& saved) {
   return parts(context, saved, Saved::kQkv, Saved::kQuery, Saved::kKey, Saved::kValue);
 }
 Qkv gradient_parts(const UnitContext& context, const SavedViews& saved) {
-  return parts(context, saved, Saved::kQkvGradient, Saved::kQueryGradient, Saved::kKeyGradient,
-               Saved::kValueGradient);
+  return parts(context, saved, Saved::kQkvGradient, Saved::kQueryGradient, Saved::kKeyGradient, Saved::kValueGradient);
 }
 
 void turn(const UnitContext& context, const Qkv& qkv, bool inverse) {
@@ -99,9 +98,8 @@ void attention_forward(const UnitContext& context, const WeightViews& weights, c
        .v = qkv.value,
        .out = saved[Saved::kAttentionOutput],
        .log_sum_exp = log_sum_exp(context, saved),
-       .scratch = context.workspace.take(context.rank.threads,
-                                         attention_forward_scratch(context.sequence, context.config.head_dim),
-                                         context.dtype)});
+       .scratch = context.workspace.take(
+           context.rank.threads, attention_forward_scratch(context.sequence, context.config.head_dim), context.dtype)});
 }
 
 void attention_backward_core(const UnitContext& context, const SavedViews& saved,
@@ -130,8 +128,7 @@ void attention_backward_core(const UnitContext& context, const SavedViews& saved
 void projections_backward_input(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
                                 kernels::TensorView d_norm1_output) {
   bool accumulate = false;
-  for (const Projection& projection :
-       projections(saved, Saved::kQkvGradient, gradient_parts(context, saved))) {
+  for (const Projection& projection : projections(saved, Saved::kQkvGradient, gradient_parts(context, saved))) {
     linear_backward_input(context.kernels(), linear_layout(context.config), projection.output,
                           weights[projection.weight], d_norm1_output, accumulate);
     accumulate = true;
@@ -139,8 +136,7 @@ void projections_backward_input(const UnitContext& context, const WeightViews& w
 }
 
 void projections_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink) {
-  for (const Projection& projection :
-       projections(saved, Saved::kQkvGradient, gradient_parts(context, saved))) {
+  for (const Projection& projection : projections(saved, Saved::kQkvGradient, gradient_parts(context, saved))) {
     linear_backward_weight(context.kernels(), linear_layout(context.config), saved[Saved::kNorm1Output],
                            projection.output, sink, projection.weight, projection.bias,
                            context.config.attention_input_bias);

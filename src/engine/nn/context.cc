@@ -15,8 +15,7 @@ void sum_over_tensor_ranks(const UnitContext& context, kernels::TensorView view)
   comm::Communicator& group = context.rank.tensor;
   if (group.size() == 1) return;
   TRIREME_CHECK(view.contiguous());
-  group.all_reduce(context.rank.device.stream(), view.data, view.elements(), view.dtype, comm::Reduction::kSum)
-      ->wait();
+  group.all_reduce(context.rank.device.stream(), view.data, view.elements(), view.dtype, comm::Reduction::kSum)->wait();
 }
 
 }  // namespace trireme::nn

@@ -22,13 +22,13 @@ struct RankContext {
   Env& env;
   Log& log;
   kernels::Device& device;
-  kernels::Arena& arena;            // and with it the ledger
-  comm::Communicator& tensor;       // ranks that share the tensors of a layer
-  comm::Communicator& pipeline;     // ranks that hold the other stages of this replica
-  comm::Communicator& data;         // ranks that hold the same slices of other replicas
-  std::uint64_t seed = 0;           // of initialisation, dropout and sample order; the same on every rank
-  Seconds wait_deadline{600};       // of every wait on another rank
-  int threads = 1;                  // compute threads
+  kernels::Arena& arena;         // and with it the ledger
+  comm::Communicator& tensor;    // ranks that share the tensors of a layer
+  comm::Communicator& pipeline;  // ranks that hold the other stages of this replica
+  comm::Communicator& data;      // ranks that hold the same slices of other replicas
+  std::uint64_t seed = 0;        // of initialisation, dropout and sample order; the same on every rank
+  Seconds wait_deadline{600};    // of every wait on another rank
+  int threads = 1;               // compute threads
 
   kernels::Kernels& kernels() { return device.kernels(); }
 };
@@ -94,19 +94,19 @@ class GradientSink {
 struct UnitContext {
   RankContext& rank;
   const model::Config& config;
-  model::LocalWidths widths;     // what this rank holds of it
+  model::LocalWidths widths;  // what this rank holds of it
   int unit = 0;
-  DType dtype = DType::kF32;     // of activations
-  std::int64_t sequences = 0;    // of the micro-batch
-  std::int64_t sequence = 0;     // tokens of each
+  DType dtype = DType::kF32;               // of activations
+  std::int64_t sequences = 0;              // of the micro-batch
+  std::int64_t sequence = 0;               // tokens of each
   std::span<const std::uint64_t> samples;  // global sample numbers, one a sequence: what dropout is keyed by
-  bool training = true;          // false: no dropout
+  bool training = true;                    // false: no dropout
   Workspace& workspace;
   std::span<const std::int32_t> inputs;   // device memory; embedding
   std::span<const std::int32_t> targets;  // device memory; head
   kernels::ConstTensorView rotary;        // [sequence, head_dim]; decoder with rotary positions
-  std::int64_t head_begin = 0;        // global index of the first local query head
-  std::int64_t vocabulary_begin = 0;  // first vocabulary row of this rank
+  std::int64_t head_begin = 0;            // global index of the first local query head
+  std::int64_t vocabulary_begin = 0;      // first vocabulary row of this rank
 
   std::int64_t tokens() const { return sequences * sequence; }
   kernels::Kernels& kernels() const { return rank.kernels(); }

@@ -33,8 +33,8 @@ DropoutMask mlp_output_mask(const UnitContext& context) {
 }
 
 // out = residual + dropout(x W + b), the sum over tensor ranks taken before bias and dropout.
-void row_parallel_residual(const UnitContext& context, ConstTensorView x, ConstTensorView weight,
-                           ConstTensorView bias, ConstTensorView residual, const DropoutMask& mask, TensorView out) {
+void row_parallel_residual(const UnitContext& context, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+                           ConstTensorView residual, const DropoutMask& mask, TensorView out) {
   kernels::Kernels& kernels = context.kernels();
   linear_forward(kernels, linear_layout(context.config), x, weight, ConstTensorView{}, out);
   sum_over_tensor_ranks(context, out);
@@ -109,8 +109,7 @@ void mlp_backward_input(const UnitContext& context, const WeightViews& weights, 
 
 }  // namespace
 
-void decoder_forward(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
-                     TensorView out) {
+void decoder_forward(const UnitContext& context, const WeightViews& weights, const SavedViews& saved, TensorView out) {
   attention_half(context, weights, saved);
   mlp_inside(context, weights, saved);
   row_parallel_residual(context, saved[Saved::kActivated], weights[Role::kDownWeight], weights[Role::kDownBias],
@@ -137,13 +136,12 @@ void decoder_backward_input(const UnitContext& context, const WeightViews& weigh
   mlp_backward_input(context, weights, saved, sink);
 
   const ConstTensorView d_middle = saved[Saved::kMiddleGradient];
-  const ConstTensorView d_projection =
-      projection_gradient(context, attention_output_mask(context), d_middle,
-                          saved[Saved::kAttentionOutputProjectionGradient]);
+  const ConstTensorView d_projection = projection_gradient(context, attention_output_mask(context), d_middle,
+                                                           saved[Saved::kAttentionOutputProjectionGradient]);
   {
     const Workspace::Scope scope(context.workspace);
-    const TensorView d_attention = context.workspace.take(
-        context.tokens(), context.widths.heads * context.config.head_dim, context.dtype);
+    const TensorView d_attention =
+        context.workspace.take(context.tokens(), context.widths.heads * context.config.head_dim, context.dtype);
     linear_backward_input(kernels, layout, d_projection, weights[Role::kAttentionOutputWeight], d_attention, false);
     attention_backward_core(context, saved, d_attention);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// A decoder layer, pre-norm, gpt2 and llama alike: x + attention(norm1(x)), then + mlp(norm2(.)). Stateless: weights and
-// buffers come in as views. The three backward passes are apart, so that schedules may separate them.
+// A decoder layer, pre-norm, gpt2 and llama alike: x + attention(norm1(x)), then + mlp(norm2(.)). Stateless: weights
+// and buffers come in as views. The three backward passes are apart, so that schedules may separate them.
 //
 // Tensor parallelism: query, key, value, gate and up are column-parallel, the two output projections row-parallel;
 // their partial sums are added over the tensor ranks (two sums forward, two in backward-input).

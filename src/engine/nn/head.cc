@@ -17,7 +17,7 @@ using model::Saved;
 struct Block {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  ConstTensorView x;     // final norm's output
+  ConstTensorView x;  // final norm's output
   TensorView logits;
   TensorView row_max;
   TensorView row_sum;
@@ -42,8 +42,7 @@ std::vector<Block> blocks(const UnitContext& context, const SavedViews& saved, T
 }
 
 void project(const UnitContext& context, const WeightViews& weights, const Block& block) {
-  context.kernels().gemm(
-      Gemm{.a = block.x, .b = weights[Role::kHeadWeight], .transpose_b = true, .c = block.logits});
+  context.kernels().gemm(Gemm{.a = block.x, .b = weights[Role::kHeadWeight], .transpose_b = true, .c = block.logits});
 }
 
 // Logits and losses of a block; the terms stay for the gradient. The three terms lie behind each other, so that the
@@ -51,14 +50,14 @@ void project(const UnitContext& context, const WeightViews& weights, const Block
 void block_loss(const UnitContext& context, const WeightViews& weights, const LossBuffers& loss, Block& block) {
   kernels::Kernels& kernels = context.kernels();
   block.row_max = leading(kernels::row_range(loss.row_terms, 0, 1), block.rows);
-  const TensorView sums = kernels::make_view(
-      loss.row_terms.data + loss.row_terms.columns * dtype_size(loss.row_terms.dtype), loss.row_terms.dtype, 1,
-      2 * block.rows);
+  const TensorView sums =
+      kernels::make_view(loss.row_terms.data + loss.row_terms.columns * dtype_size(loss.row_terms.dtype),
+                         loss.row_terms.dtype, 1, 2 * block.rows);
   block.row_sum = kernels::column_range(sums, 0, block.rows);
   block.target_logit = kernels::column_range(sums, block.rows, block.rows);
   block.losses = kernels::column_range(loss.losses, block.first_row, block.rows);
-  block.targets = context.targets.subspan(static_cast<std::size_t>(block.first_row),
-                                          static_cast<std::size_t>(block.rows));
+  block.targets =
+      context.targets.subspan(static_cast<std::size_t>(block.first_row), static_cast<std::size_t>(block.rows));
   project(context, weights, block);
   kernels.row_maximum(block.logits, block.row_max);
   if (context.rank.tensor.size() > 1) {
@@ -96,16 +95,13 @@ void head_backward_input(const UnitContext& context, const WeightViews& weights,
   GradientSink::Target d_weight = sink.open(Role::kHeadWeight);
   for (Block& block : blocks(context, saved, loss.logits)) {
     block_loss(context, weights, loss, block);
-    kernels.cross_entropy_backward(block.logits, block.row_max, block.row_sum, block.targets,
-                                   context.vocabulary_begin, loss_scale);
+    kernels.cross_entropy_backward(block.logits, block.row_max, block.row_sum, block.targets, context.vocabulary_begin,
+                                   loss_scale);
     kernels.gemm(Gemm{.a = block.logits,
                       .b = weights[Role::kHeadWeight],
                       .c = kernels::row_range(d_norm, block.first_row, block.rows)});
-    kernels.gemm(Gemm{.a = block.logits,
-                      .transpose_a = true,
-                      .b = block.x,
-                      .c = d_weight.view,
-                      .accumulate = d_weight.accumulate});
+    kernels.gemm(Gemm{
+        .a = block.logits, .transpose_a = true, .b = block.x, .c = d_weight.view, .accumulate = d_weight.accumulate});
     d_weight.accumulate = true;
   }
   sink.close(Role::kHeadWeight);

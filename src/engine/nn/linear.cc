@@ -16,13 +16,10 @@ void linear_forward(kernels::Kernels& kernels, LinearLayout layout, ConstTensorV
   if (!bias.empty()) kernels.add_bias(y, bias);
 }
 
-void linear_backward_input(kernels::Kernels& kernels, LinearLayout layout, ConstTensorView d_y,
-                           ConstTensorView weight, TensorView d_x, bool accumulate) {
-  kernels.gemm(Gemm{.a = d_y,
-                    .b = weight,
-                    .transpose_b = layout == LinearLayout::kInputFirst,
-                    .c = d_x,
-                    .accumulate = accumulate});
+void linear_backward_input(kernels::Kernels& kernels, LinearLayout layout, ConstTensorView d_y, ConstTensorView weight,
+                           TensorView d_x, bool accumulate) {
+  kernels.gemm(Gemm{
+      .a = d_y, .b = weight, .transpose_b = layout == LinearLayout::kInputFirst, .c = d_x, .accumulate = accumulate});
 }
 
 void linear_backward_weight(kernels::Kernels& kernels, LinearLayout layout, ConstTensorView x, ConstTensorView d_y,

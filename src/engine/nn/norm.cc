@@ -6,8 +6,7 @@ using model::Role;
 using model::Saved;
 
 const NormRoles kNorm1{Role::kNorm1Weight, Role::kNorm1Bias, Saved::kInput, Saved::kNorm1Output, Saved::kNorm1Stats};
-const NormRoles kNorm2{Role::kNorm2Weight, Role::kNorm2Bias, Saved::kMiddle, Saved::kNorm2Output,
-                       Saved::kNorm2Stats};
+const NormRoles kNorm2{Role::kNorm2Weight, Role::kNorm2Bias, Saved::kMiddle, Saved::kNorm2Output, Saved::kNorm2Stats};
 const NormRoles kFinalNorm{Role::kFinalNormWeight, Role::kFinalNormBias, Saved::kInput, Saved::kFinalNormOutput,
                            Saved::kFinalNormStats};
 
@@ -17,9 +16,8 @@ kernels::NormType norm_type(const model::Config& config) {
 
 void norm_forward(const UnitContext& context, const NormRoles& norm, const WeightViews& weights,
                   const SavedViews& saved) {
-  context.kernels().norm_forward(norm_type(context.config), saved[norm.input], weights[norm.weight],
-                                 weights[norm.bias], context.config.norm_epsilon, saved[norm.output],
-                                 saved[norm.stats]);
+  context.kernels().norm_forward(norm_type(context.config), saved[norm.input], weights[norm.weight], weights[norm.bias],
+                                 context.config.norm_epsilon, saved[norm.output], saved[norm.stats]);
 }
 
 void norm_remake(const UnitContext& context, const NormRoles& norm, const WeightViews& weights,

@@ -73,8 +73,8 @@ class UnitGradient : public ::testing::TestWithParam<Case> {
   }
 
   // d(objective)/d(values[i]) by central differences, against `gradient`.
-  static void expect_gradient(const std::string& what, std::vector<double>& values,
-                              const std::vector<double>& gradient, const std::function<double()>& objective) {
+  static void expect_gradient(const std::string& what, std::vector<double>& values, const std::vector<double>& gradient,
+                              const std::function<double()>& objective) {
     ASSERT_EQ(values.size(), gradient.size()) << what;
     double error = 0.0, size = 0.0;
     const std::size_t stride = std::max<std::size_t>(1, values.size() / 40);
@@ -197,8 +197,7 @@ TEST_P(UnitGradient, Head) {
   objective();
   std::vector<double> d_input(input.size());
   VectorSink sink(h.weights);
-  head_backward_input(h.context(), h.weights, h.saved, h.loss, scale, h.view(d_input, tokens, c.config.hidden),
-                      sink);
+  head_backward_input(h.context(), h.weights, h.saved, h.loss, scale, h.view(d_input, tokens, c.config.hidden), sink);
   expect_gradient("input", input, d_input, objective);
   for (auto& [role, values] : h.weight_values) {
     expect_gradient(std::string(model::role_name(role)), values, sink.gradients[role], objective);

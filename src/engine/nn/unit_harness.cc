@@ -25,9 +25,8 @@ UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64
   const plan::RunInputs run{.threads = 1, .compute = DType::kF64};
   std::int64_t workspace = 0;
   for (auto pass : {plan::UnitPass::kForward, plan::UnitPass::kBackwardInput, plan::UnitPass::kBackwardWeight}) {
-    workspace = std::max(workspace, plan::workspace_bytes(config, layout, batch, run,
-                                                          model::unit_kind(config, unit), pass)
-                                        .count);
+    workspace = std::max(workspace,
+                         plan::workspace_bytes(config, layout, batch, run, model::unit_kind(config, unit), pass).count);
   }
   workspace_memory_.resize(static_cast<std::size_t>(workspace / 8 + 8));
   workspace_ = Workspace(reinterpret_cast<std::byte*>(workspace_memory_.data()), Bytes{workspace});
@@ -66,8 +65,7 @@ kernels::TensorView UnitHarness::view(std::vector<double>& values, std::int64_t 
   return kernels::make_view(reinterpret_cast<std::byte*>(values.data()), DType::kF64, rows, columns);
 }
 
-void UnitHarness::set_weights(
-    const std::function<double(const model::Parameter&, std::int64_t, std::int64_t)>& value) {
+void UnitHarness::set_weights(const std::function<double(const model::Parameter&, std::int64_t, std::int64_t)>& value) {
   for (int role = 0; role < model::kRoleCount; ++role) {
     const int index = table.find(unit, static_cast<Role>(role));
     if (index < 0) continue;
@@ -89,8 +87,7 @@ void UnitHarness::set_weights(
     }
     const auto count = static_cast<std::int64_t>(values.size());
     parameters[static_cast<Role>(role)] = index;
-    weights[static_cast<Role>(role)] =
-        matrix ? view(values, local_rows, count / local_rows) : view(values, 1, count);
+    weights[static_cast<Role>(role)] = matrix ? view(values, local_rows, count / local_rows) : view(values, 1, count);
   }
 }
 
@@ -108,8 +105,7 @@ UnitContext UnitHarness::context() {
           .workspace = workspace_,
           .inputs = inputs,
           .targets = targets,
-          .rotary = rotary.empty() ? kernels::ConstTensorView{}
-                                   : view(rotary, batch.sequence, config.head_dim),
+          .rotary = rotary.empty() ? kernels::ConstTensorView{} : view(rotary, batch.sequence, config.head_dim),
           .head_begin = widths.heads * tp_index,
           .vocabulary_begin = config.vocabulary * tp_index / layout.tp};
 }

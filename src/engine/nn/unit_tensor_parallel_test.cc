@@ -171,14 +171,14 @@ TEST_P(UnitTensorParallel, ShardsTogetherAreTheWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Degrees, UnitTensorParallel,
-    ::testing::Values(Case{"gpt2_tp2", config_for(model::Family::kGpt2, 4, 4), 2},
-                      Case{"gpt2_tp3", config_for(model::Family::kGpt2, 3, 3), 3},
-                      Case{"llama_tp2", config_for(model::Family::kLlama, 4, 2), 2},
-                      Case{"llama_tp4_beyond_kv_heads", config_for(model::Family::kLlama, 4, 2), 4},
-                      Case{"llama_tp4_one_kv_head", config_for(model::Family::kLlama, 4, 1), 4}),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Degrees, UnitTensorParallel,
+                         ::testing::Values(Case{"gpt2_tp2", config_for(model::Family::kGpt2, 4, 4), 2},
+                                           Case{"gpt2_tp3", config_for(model::Family::kGpt2, 3, 3), 3},
+                                           Case{"llama_tp2", config_for(model::Family::kLlama, 4, 2), 2},
+                                           Case{"llama_tp4_beyond_kv_heads", config_for(model::Family::kLlama, 4, 2),
+                                                4},
+                                           Case{"llama_tp4_one_kv_head", config_for(model::Family::kLlama, 4, 1), 4}),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace trireme::nn

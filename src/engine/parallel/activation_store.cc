@@ -4,8 +4,7 @@ namespace trireme::parallel {
 
 ActivationStore::ActivationStore(nn::RankContext& context, const RunPlan& run)
     : context_(context), run_(run), widths_(plan::local_widths(run.table.config, run.layout, run.batch)) {
-  for (model::UnitKind kind :
-       {model::UnitKind::kEmbedding, model::UnitKind::kDecoder, model::UnitKind::kHead}) {
+  for (model::UnitKind kind : {model::UnitKind::kEmbedding, model::UnitKind::kDecoder, model::UnitKind::kHead}) {
     tables_[static_cast<std::size_t>(kind)] = model::activation_table(run.table.config, kind);
   }
 }

@@ -112,7 +112,7 @@ nn::UnitContext Executor::unit_context(const Instruction& instruction) {
           .sequences = run_.batch.micro_batch,
           .sequence = run_.batch.sequence,
           .samples = evaluation_ ? std::span<const std::uint64_t>{}
-                           : samples_[static_cast<std::size_t>(instruction.micro_batch)],
+                                 : samples_[static_cast<std::size_t>(instruction.micro_batch)],
           .training = !evaluation_,
           .workspace = state_.workspace(),
           .inputs = state_.inputs(instruction.micro_batch, evaluation_),
@@ -164,8 +164,7 @@ void Executor::forward(const Instruction& instruction, const nn::UnitContext& un
   const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
   const UnitKind kind = model::unit_kind(run_.table.config, instruction.unit);
   if (kind == UnitKind::kHead) return nn::head_forward(unit, weights, saved);
-  const kernels::TensorView out =
-      activations_.views(instruction.unit + 1, instruction.micro_batch)[Saved::kInput];
+  const kernels::TensorView out = activations_.views(instruction.unit + 1, instruction.micro_batch)[Saved::kInput];
   if (kind == UnitKind::kEmbedding) {
     nn::embedding_forward(unit, weights, out);
   } else {
@@ -203,8 +202,7 @@ void Executor::add_losses() {
 }
 
 void Executor::sum_tied() {
-  const TensorRef head =
-      state_.gradient_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
+  const TensorRef head = state_.gradient_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
   const TensorRef embedding = state_.gradient_ref(0, model::Role::kTokenEmbedding);
   context_.kernels().add(state_.gradient(embedding), state_.gradient(head));
 }
@@ -213,8 +211,7 @@ void Executor::gradient_norm() {
   gradients_.check_complete();
   nn::Workspace& workspace = state_.workspace();
   const nn::Workspace::Scope scope(workspace);
-  const kernels::TensorView scratch =
-      workspace.take(1, plan::kNormPiece / plan::kScalarBlock, DType::kF64);
+  const kernels::TensorView scratch = workspace.take(1, plan::kNormPiece / plan::kScalarBlock, DType::kF64);
   ExactSum squares;
   for (int index = 0; index < state_.shard_unit_count(); ++index) {
     const plan::ShardUnit& shard = state_.shard_unit(index);

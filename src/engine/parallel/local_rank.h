@@ -18,8 +18,7 @@ struct LocalRankOptions {
 class LocalRank {
  public:
   // plan.layout.world() must be 1. The arena refuses anything that the plan did not predict.
-  LocalRank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan,
-            const LocalRankOptions& options);
+  LocalRank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const LocalRankOptions& options);
 
   const RunPlan& plan() const { return plan_; }
   const Ledger& predicted() const { return predicted_; }

@@ -90,8 +90,8 @@ Buffer& RankState::slot(StaticKind kind, int shard_unit) {
 void RankState::allocate() {
   for (const plan::StaticBuffer& wanted :
        plan::static_buffers(run_.table, run_.layout, run_.batch, run_.inputs, run_.rank)) {
-    TRIREME_CHECK(wanted.kind != StaticKind::kMasterWeights || wanted.bytes.count == 0,
-                  "master weights in a {} run", dtype_name(run_.inputs.compute));
+    TRIREME_CHECK(wanted.kind != StaticKind::kMasterWeights || wanted.bytes.count == 0, "master weights in a {} run",
+                  dtype_name(run_.inputs.compute));
     Buffer& buffer = slot(wanted.kind, wanted.shard_unit);
     buffer = context_.arena.allocate(wanted.memory_class, plan::static_kind_name(wanted.kind), wanted.bytes);
     if (!buffer.empty() && wanted.shard_unit >= 0) {

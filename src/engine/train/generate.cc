@@ -18,8 +18,8 @@ std::int32_t draw(const std::vector<double>& logits, double temperature, double 
   double sum = 0.0;
   for (double logit : logits) cumulative.push_back(sum += std::exp((logit - *likeliest) / temperature));
   const auto chosen = std::upper_bound(cumulative.begin(), cumulative.end(), uniform * sum);
-  return static_cast<std::int32_t>(std::min<std::ptrdiff_t>(chosen - cumulative.begin(),
-                                                            static_cast<std::ptrdiff_t>(logits.size()) - 1));
+  return static_cast<std::int32_t>(
+      std::min<std::ptrdiff_t>(chosen - cumulative.begin(), static_cast<std::ptrdiff_t>(logits.size()) - 1));
 }
 
 }  // namespace
@@ -30,9 +30,9 @@ void generate(Env& env, Log& log, const GenerateOptions& options, const std::fun
   }
   const model::Config config = model::load_config(env, options.model_directory).or_throw();
   const std::int64_t context = std::min(options.context, config.max_positions);
-  parallel::RunPlan plan = parallel::make_run_plan(
-      config, {}, {.global_batch = 1, .micro_batch = 1, .sequence = context},
-      {.threads = options.threads, .compute = DType::kF32, .evaluation_micro_batches = 1}, 0);
+  parallel::RunPlan plan =
+      parallel::make_run_plan(config, {}, {.global_batch = 1, .micro_batch = 1, .sequence = context},
+                              {.threads = options.threads, .compute = DType::kF32, .evaluation_micro_batches = 1}, 0);
   parallel::LocalRank rank(env, log, kernels::make_cpu_device(options.threads), std::move(plan), {});
   import_weights(env, rank.device(), rank.plan(), options.model_directory, rank.executor().state());
 
@@ -49,7 +49,8 @@ void generate(Env& env, Log& log, const GenerateOptions& options, const std::fun
       last.emplace(rows.begin() + row * columns, rows.begin() + (row + 1) * columns);
     });
     TRIREME_CHECK(last.has_value());
-    const double uniform = random_uniform({options.seed, stream_of("generate", "token")}, static_cast<std::uint64_t>(i));
+    const double uniform =
+        random_uniform({options.seed, stream_of("generate", "token")}, static_cast<std::uint64_t>(i));
     tokens.push_back(draw(*last, options.temperature, uniform));
     take(tokens.back());
   }

@@ -5,9 +5,7 @@
 namespace trireme::train {
 namespace {
 
-std::string thousands(double x) {
-  return x >= 1000.0 ? fmt::format("{:.1f}k", x / 1000.0) : fmt::format("{:.0f}", x);
-}
+std::string thousands(double x) { return x >= 1000.0 ? fmt::format("{:.1f}k", x / 1000.0) : fmt::format("{:.0f}", x); }
 
 }  // namespace
 

@@ -16,8 +16,7 @@ std::string format_clock(double seconds);  // "0:42", "1:02:03"
 class Progress {
  public:
   // put: writes text to standard error as it is.
-  Progress(bool terminal, std::int64_t total_steps, std::int64_t interval,
-           std::function<void(const std::string&)> put);
+  Progress(bool terminal, std::int64_t total_steps, std::int64_t interval, std::function<void(const std::string&)> put);
   void step(const telemetry::StepRecord& record);
   void finish();  // ends a line that is still open
 

@@ -39,7 +39,8 @@ RunKey integer_key(std::string name, std::string help, Field<Integer> field, std
           .set = [name, field, least](RunConfig& config, const Json& value) -> Status {
             if (!value.is_integer()) return wrong(name, value.dump(), "must be an integer");
             const std::int64_t n = value.as_integer();
-            if (n < least) return wrong(name, value.dump(), fmt::format("must be at least {}", least), fmt::format("{}", least));
+            if (n < least)
+              return wrong(name, value.dump(), fmt::format("must be at least {}", least), fmt::format("{}", least));
             if constexpr (sizeof(Integer) < sizeof(n)) {
               if (n > std::numeric_limits<Integer>::max()) return wrong(name, value.dump(), "is too large");
             }
@@ -115,50 +116,66 @@ std::vector<RunKey> model_and_data_keys() {
 
 std::vector<RunKey> train_keys() {
   return {
-      integer_key<std::int64_t>("train.steps", "optimizer steps",
-                                [](RunConfig& c) -> std::int64_t& { return c.steps; }, 1),
-      integer_key<std::uint64_t>("train.seed", "of initialisation, dropout and sample order",
-                                 [](RunConfig& c) -> std::uint64_t& { return c.seed; }, 0),
-      integer_key<std::int64_t>("train.threads", "compute threads of a rank; 0: all cores",
-                                [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0),
-      integer_key<std::int64_t>("train.global_batch", "sequences a step, over all ranks",
-                                [](RunConfig& c) -> std::int64_t& { return c.batch.global_batch; }, 1),
-      integer_key<std::int64_t>("train.micro_batch", "sequences at once on a rank",
-                                [](RunConfig& c) -> std::int64_t& { return c.batch.micro_batch; }, 1),
-      integer_key<std::int64_t>("train.sequence", "tokens of a sequence",
-                                [](RunConfig& c) -> std::int64_t& { return c.batch.sequence; }, 1),
-      integer_key<std::int64_t>("train.validation_interval", "steps between validation losses; 0: at the end only",
-                                [](RunConfig& c) -> std::int64_t& { return c.validation_interval; }, 0),
-      integer_key<std::int64_t>("train.validation_micro_batches", "micro-batches of a validation loss",
-                                [](RunConfig& c) -> std::int64_t& { return c.validation_micro_batches; }, 1),
-      integer_key<std::int64_t>("train.log_interval", "steps between lines where output is no terminal",
-                                [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 1),
+      integer_key<std::int64_t>(
+          "train.steps", "optimizer steps", [](RunConfig& c) -> std::int64_t& { return c.steps; }, 1),
+      integer_key<std::uint64_t>(
+          "train.seed", "of initialisation, dropout and sample order",
+          [](RunConfig& c) -> std::uint64_t& { return c.seed; }, 0),
+      integer_key<std::int64_t>(
+          "train.threads", "compute threads of a rank; 0: all cores",
+          [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0),
+      integer_key<std::int64_t>(
+          "train.global_batch", "sequences a step, over all ranks",
+          [](RunConfig& c) -> std::int64_t& { return c.batch.global_batch; }, 1),
+      integer_key<std::int64_t>(
+          "train.micro_batch", "sequences at once on a rank",
+          [](RunConfig& c) -> std::int64_t& { return c.batch.micro_batch; }, 1),
+      integer_key<std::int64_t>(
+          "train.sequence", "tokens of a sequence", [](RunConfig& c) -> std::int64_t& { return c.batch.sequence; }, 1),
+      integer_key<std::int64_t>(
+          "train.validation_interval", "steps between validation losses; 0: at the end only",
+          [](RunConfig& c) -> std::int64_t& { return c.validation_interval; }, 0),
+      integer_key<std::int64_t>(
+          "train.validation_micro_batches", "micro-batches of a validation loss",
+          [](RunConfig& c) -> std::int64_t& { return c.validation_micro_batches; }, 1),
+      integer_key<std::int64_t>(
+          "train.log_interval", "steps between lines where output is no terminal",
+          [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 1),
   };
 }
 
 std::vector<RunKey> optimizer_keys() {
   return {
-      number_key("optimizer.learning_rate", "peak learning rate",
-                 [](RunConfig& c) -> double& { return c.learning_rate.peak; }, 0.0, kUnbounded),
-      number_key("optimizer.min_learning_rate", "learning rate of the last step",
-                 [](RunConfig& c) -> double& { return c.learning_rate.minimum; }, 0.0, kUnbounded),
-      integer_key<std::int64_t>("optimizer.warmup_steps", "steps of linear warm-up",
-                                [](RunConfig& c) -> std::int64_t& { return c.learning_rate.warmup_steps; }, 0),
-      integer_key<std::int64_t>("optimizer.decay_steps", "steps of the final decay (wsd only)",
-                                [](RunConfig& c) -> std::int64_t& { return c.learning_rate.decay_steps; }, 0),
-      word_key<optim::Decay>("optimizer.decay", "constant, cosine, linear or wsd",
-                             [](RunConfig& c) -> optim::Decay& { return c.learning_rate.decay; }, optim::parse_decay,
-                             optim::decay_name),
-      number_key("optimizer.beta1", "AdamW's first moment",
-                 [](RunConfig& c) -> double& { return c.optimizer.beta1; }, 0.0, 1.0),
-      number_key("optimizer.beta2", "AdamW's second moment",
-                 [](RunConfig& c) -> double& { return c.optimizer.beta2; }, 0.0, 1.0),
-      number_key("optimizer.epsilon", "added to the root of the second moment",
-                 [](RunConfig& c) -> double& { return c.optimizer.epsilon; }, 0.0, kUnbounded),
-      number_key("optimizer.weight_decay", "decoupled decay, of matrices only",
-                 [](RunConfig& c) -> double& { return c.optimizer.weight_decay; }, 0.0, kUnbounded),
-      number_key("optimizer.clip_norm", "largest global gradient norm; 0: no clipping",
-                 [](RunConfig& c) -> double& { return c.optimizer.clip_norm; }, 0.0, kUnbounded),
+      number_key(
+          "optimizer.learning_rate", "peak learning rate", [](RunConfig& c) -> double& { return c.learning_rate.peak; },
+          0.0, kUnbounded),
+      number_key(
+          "optimizer.min_learning_rate", "learning rate of the last step",
+          [](RunConfig& c) -> double& { return c.learning_rate.minimum; }, 0.0, kUnbounded),
+      integer_key<std::int64_t>(
+          "optimizer.warmup_steps", "steps of linear warm-up",
+          [](RunConfig& c) -> std::int64_t& { return c.learning_rate.warmup_steps; }, 0),
+      integer_key<std::int64_t>(
+          "optimizer.decay_steps", "steps of the final decay (wsd only)",
+          [](RunConfig& c) -> std::int64_t& { return c.learning_rate.decay_steps; }, 0),
+      word_key<optim::Decay>(
+          "optimizer.decay", "constant, cosine, linear or wsd",
+          [](RunConfig& c) -> optim::Decay& { return c.learning_rate.decay; }, optim::parse_decay, optim::decay_name),
+      number_key(
+          "optimizer.beta1", "AdamW's first moment", [](RunConfig& c) -> double& { return c.optimizer.beta1; }, 0.0,
+          1.0),
+      number_key(
+          "optimizer.beta2", "AdamW's second moment", [](RunConfig& c) -> double& { return c.optimizer.beta2; }, 0.0,
+          1.0),
+      number_key(
+          "optimizer.epsilon", "added to the root of the second moment",
+          [](RunConfig& c) -> double& { return c.optimizer.epsilon; }, 0.0, kUnbounded),
+      number_key(
+          "optimizer.weight_decay", "decoupled decay, of matrices only",
+          [](RunConfig& c) -> double& { return c.optimizer.weight_decay; }, 0.0, kUnbounded),
+      number_key(
+          "optimizer.clip_norm", "largest global gradient norm; 0: no clipping",
+          [](RunConfig& c) -> double& { return c.optimizer.clip_norm; }, 0.0, kUnbounded),
   };
 }
 
@@ -171,22 +188,27 @@ std::vector<RunKey> layout_keys() {
       degree("layout.pp", "pipeline stages", [](RunConfig& c) -> int& { return c.layout.pp; }),
       degree("layout.dp", "data-parallel replicas", [](RunConfig& c) -> int& { return c.layout.dp; }),
       degree("layout.interleave", "model chunks a stage", [](RunConfig& c) -> int& { return c.layout.interleave; }),
-      word_key<plan::ScheduleKind>("layout.schedule", "gpipe, 1f1b, interleaved or zb-h1",
-                                   [](RunConfig& c) -> plan::ScheduleKind& { return c.layout.schedule; },
-                                   plan::parse_schedule, plan::schedule_name),
-      integer_key<int>("layout.zero", "ZeRO stage, 0 to 3", [](RunConfig& c) -> int& { return c.layout.zero; }, 0),
-      word_key<plan::ReduceWhen>("layout.reduce", "when ranks are summed: step or microbatch",
-                                 [](RunConfig& c) -> plan::ReduceWhen& { return c.layout.reduce; },
-                                 plan::parse_reduce, plan::reduce_name),
-      word_key<model::Recompute>("layout.recompute", "none, selective or full",
-                                 [](RunConfig& c) -> model::Recompute& { return c.layout.recompute; },
-                                 model::parse_recompute, model::recompute_name),
-      word_key<plan::AxisOrder>("layout.order", "tp-pp-dp or tp-dp-pp, fastest first",
-                                [](RunConfig& c) -> plan::AxisOrder& { return c.layout.order; },
-                                plan::parse_axis_order, plan::axis_order_name),
+      word_key<plan::ScheduleKind>(
+          "layout.schedule", "gpipe, 1f1b, interleaved or zb-h1",
+          [](RunConfig& c) -> plan::ScheduleKind& { return c.layout.schedule; }, plan::parse_schedule,
+          plan::schedule_name),
+      integer_key<int>(
+          "layout.zero", "ZeRO stage, 0 to 3", [](RunConfig& c) -> int& { return c.layout.zero; }, 0),
+      word_key<plan::ReduceWhen>(
+          "layout.reduce", "when ranks are summed: step or microbatch",
+          [](RunConfig& c) -> plan::ReduceWhen& { return c.layout.reduce; }, plan::parse_reduce, plan::reduce_name),
+      word_key<model::Recompute>(
+          "layout.recompute", "none, selective or full",
+          [](RunConfig& c) -> model::Recompute& { return c.layout.recompute; }, model::parse_recompute,
+          model::recompute_name),
+      word_key<plan::AxisOrder>(
+          "layout.order", "tp-pp-dp or tp-dp-pp, fastest first",
+          [](RunConfig& c) -> plan::AxisOrder& { return c.layout.order; }, plan::parse_axis_order,
+          plan::axis_order_name),
       flag_key("layout.sequence_parallel", "cut norms and residuals over the tensor ranks",
                [](RunConfig& c) -> bool& { return c.layout.sequence_parallel; }),
-      degree("layout.prefetch", "units gathered ahead (ZeRO 3)", [](RunConfig& c) -> int& { return c.layout.prefetch; }),
+      degree("layout.prefetch", "units gathered ahead (ZeRO 3)",
+             [](RunConfig& c) -> int& { return c.layout.prefetch; }),
   };
 }
 
@@ -252,7 +274,8 @@ Status apply_file(RunConfig& config, const Json& file) {
 // Rules between keys; single keys were checked as they were set.
 Status check_together(RunConfig& config, bool reduce_given) {
   if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
-  if (config.train_tokens.empty()) return wrong("data.train", "", "is needed", "a file that trireme data tokenize wrote");
+  if (config.train_tokens.empty())
+    return wrong("data.train", "", "is needed", "a file that trireme data tokenize wrote");
   if (!reduce_given) config.layout.reduce = plan::default_reduce(config.layout.zero);
   config.learning_rate.total_steps = config.steps;
   if (config.learning_rate.minimum > config.learning_rate.peak) {
@@ -285,8 +308,7 @@ const std::vector<RunKey>& run_keys() {
   return keys;
 }
 
-Result<RunConfig> make_run_config(const Json& file,
-                                  const std::vector<std::pair<std::string, std::string>>& overrides) {
+Result<RunConfig> make_run_config(const Json& file, const std::vector<std::pair<std::string, std::string>>& overrides) {
   RunConfig config;
   if (Status status = apply_file(config, file); !status) return status.failure();
   const Json* layout = file.find("layout");
@@ -306,7 +328,8 @@ Result<RunConfig> make_run_config(const Json& file,
 Result<RunConfig> load_run_config(Env& env, const std::string& path,
                                   const std::vector<std::pair<std::string, std::string>>& overrides) {
   if (!env.exists(path)) {
-    return Failure{.option = "run file", .value = path, .rule = "there is no such file", .nearest = "examples/runs/demo.toml"};
+    return Failure{
+        .option = "run file", .value = path, .rule = "there is no such file", .nearest = "examples/runs/demo.toml"};
   }
   Result<Json> file = parse_toml(env.read_file(path), path);
   if (!file) return file.failure();

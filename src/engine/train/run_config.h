@@ -29,7 +29,7 @@ struct RunConfig {
   // [train]
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
-  std::int64_t threads = 0;  // compute threads of a rank; 0: all cores
+  std::int64_t threads = 0;                // compute threads of a rank; 0: all cores
   std::int64_t validation_interval = 100;  // steps; 0: only at the end
   std::int64_t validation_micro_batches = 8;
   std::int64_t log_interval = 1;

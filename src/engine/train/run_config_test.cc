@@ -24,7 +24,8 @@ std::string refusal(const std::string& toml, const Overrides& overrides = {}) {
 
 TEST(RunConfig, ReadsSectionsAndKeepsDefaults) {
   const RunConfig config =
-      from(kLeast + "[train]\nsteps = 7\n[optimizer]\nlearning_rate = 0.5\ndecay = 'linear'\n[layout]\nrecompute = 'full'\n")
+      from(kLeast +
+           "[train]\nsteps = 7\n[optimizer]\nlearning_rate = 0.5\ndecay = 'linear'\n[layout]\nrecompute = 'full'\n")
           .value();
   EXPECT_EQ(config.steps, 7);
   EXPECT_EQ(config.learning_rate.total_steps, 7);
@@ -35,9 +36,11 @@ TEST(RunConfig, ReadsSectionsAndKeepsDefaults) {
 }
 
 TEST(RunConfig, TheCommandLineWinsOverTheFile) {
-  const RunConfig config = from(kLeast + "[train]\nsteps = 7\n",
-                                {{"train.steps", "50"}, {"layout.tp", "4"}, {"optimizer.learning_rate", "1e-3"},
-                                 {"out.overwrite", "true"}, {"model.config", "other"}})
+  const RunConfig config = from(kLeast + "[train]\nsteps = 7\n", {{"train.steps", "50"},
+                                                                  {"layout.tp", "4"},
+                                                                  {"optimizer.learning_rate", "1e-3"},
+                                                                  {"out.overwrite", "true"},
+                                                                  {"model.config", "other"}})
                                .value();
   EXPECT_EQ(config.steps, 50);
   EXPECT_EQ(config.layout.tp, 4);

@@ -229,9 +229,9 @@ std::string describe_run(const ResolvedRun& run) {
                                  format_exact(parameters));
   text += fmt::format("layout  {}, recompute {}\n", plan::describe(run.config.layout),
                       model::recompute_name(run.config.layout.recompute));
-  text += fmt::format("batch   {} sequences = {} a micro-batch x {} micro-batch{} x {} replica{}\n",
-                      batch.global_batch, batch.micro_batch, micro_batches, micro_batches == 1 ? "" : "es",
-                      run.config.layout.dp, run.config.layout.dp == 1 ? "" : "s");
+  text += fmt::format("batch   {} sequences = {} a micro-batch x {} micro-batch{} x {} replica{}\n", batch.global_batch,
+                      batch.micro_batch, micro_batches, micro_batches == 1 ? "" : "es", run.config.layout.dp,
+                      run.config.layout.dp == 1 ? "" : "s");
   text += fmt::format("        {} sequences x {} tokens = {} tokens and {:.3g} model flops a step\n",
                       batch.global_batch, batch.sequence, format_exact(plan::tokens_per_step(batch)), flops);
   return text;

@@ -16,8 +16,8 @@
 namespace trireme::train {
 
 struct TrainHooks {
-  std::function<bool()> stop_requested;               // asked between steps
-  std::function<void(const std::string&)> put;        // progress, as written to standard error
+  std::function<bool()> stop_requested;         // asked between steps
+  std::function<void(const std::string&)> put;  // progress, as written to standard error
   bool terminal = false;
 };
 
@@ -25,10 +25,10 @@ struct TrainOutcome {
   std::int64_t steps_done = 0;
   bool interrupted = false;
   std::optional<telemetry::StepRecord> last = std::nullopt;  // of the last step
-  std::optional<double> validation_loss = std::nullopt;    // of the end
+  std::optional<double> validation_loss = std::nullopt;      // of the end
   Ledger predicted;
   Ledger counted;
-  Bytes resident;                           // anonymous and shared-memory pages at the end
+  Bytes resident;  // anonymous and shared-memory pages at the end
   double gemm_flops_per_s = 0.0;
   std::string out;
 };

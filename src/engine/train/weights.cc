@@ -47,9 +47,8 @@ void for_each_piece(const model::Parameter& parameter, const plan::LocalTensor& 
 }
 
 // Calls `visit` for every local tensor that has weights here.
-void for_each_weight(
-    const parallel::RunPlan& plan, parallel::RankState& state,
-    const std::function<void(const model::Parameter&, const plan::LocalTensor&, TensorView)>& visit) {
+void for_each_weight(const parallel::RunPlan& plan, parallel::RankState& state,
+                     const std::function<void(const model::Parameter&, const plan::LocalTensor&, TensorView)>& visit) {
   for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
     const plan::ShardUnit& shard = state.shard_unit(unit);
     if (!shard.holds_weights) continue;
@@ -140,8 +139,7 @@ void refuse_unknown_tensors(const SafetensorsReader& file, const parallel::RunPl
   }
   for (const checkpoint::StoredTensor& stored : file.tensors()) {
     if (known.count(stored.name) > 0 || may_be_left_out(stored.name, plan.table.config)) continue;
-    throw Error(ExitCode::kUsage, "weights", "read " + path,
-                fmt::format("{} is no tensor of this model", stored.name),
+    throw Error(ExitCode::kUsage, "weights", "read " + path, fmt::format("{} is no tensor of this model", stored.name),
                 "model.config must be the config.json of these weights");
   }
 }

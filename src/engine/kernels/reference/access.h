@@ -53,7 +53,7 @@ void check_view(const BasicView<Pointer>& view, DType dtype, std::int64_t rows, 
   TRIREME_CHECK(view.dtype == dtype, "{} is {}, not {}", name, dtype_name(view.dtype), dtype_name(dtype));
   TRIREME_CHECK(view.rows == rows && view.columns == columns, "{} is [{}, {}], not [{}, {}]", name, view.rows,
                 view.columns, rows, columns);
-  TRIREME_CHECK(view.data != nullptr || view.elements() == 0, "{} has no memory", name);
+  TRIREME_CHECK(view.data != nullptr || rows == 0 || columns == 0, "{} has no memory", name);
   TRIREME_CHECK(view.rows <= 1 || view.row_stride >= view.columns, "rows of {} overlap: stride {} of {} columns", name,
                 view.row_stride, view.columns);
 }
