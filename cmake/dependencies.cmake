@@ -7,6 +7,7 @@ find_package(nlohmann_json CONFIG REQUIRED)
 find_package(tomlplusplus CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(hwy CONFIG REQUIRED)    # hwy::hwy
+find_package(OpenMP REQUIRED COMPONENTS CXX)  # OpenMP::OpenMP_CXX
 find_package(GTest CONFIG REQUIRED)  # GTest::gtest, GTest::gtest_main, GTest::gmock
 
 # imported_library(TARGET HEADER LIBRARY): for libraries without a usable CMake file of their own.

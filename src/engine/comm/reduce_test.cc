@@ -13,6 +13,7 @@ namespace {
 template <class T>
 std::vector<T> reduce(DType dtype, Reduction reduction, const std::vector<std::vector<T>>& ranks, Share share) {
   std::vector<const std::byte*> sources;
+  sources.reserve(ranks.size());
   for (const auto& rank : ranks) sources.push_back(reinterpret_cast<const std::byte*>(rank.data()));
   std::vector<T> result(ranks.front().size());
   reduce_in_order(dtype, reduction, sources, reinterpret_cast<std::byte*>(result.data()), share);

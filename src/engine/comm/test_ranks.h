@@ -21,6 +21,7 @@ struct RankOutcome {
 inline std::vector<RankOutcome> run_ranks(int ranks, const std::function<void(int)>& body) {
   std::vector<RankOutcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
+  threads.reserve(outcomes.size());
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       RankOutcome& outcome = outcomes[static_cast<std::size_t>(rank)];

@@ -112,6 +112,7 @@ class ThreadCommunicator : public Communicator {
   void reduce_own_share() {
     const Call& own = call_of(index_);
     std::vector<const std::byte*> sources;
+    sources.reserve(group_->calls().size());
     for (const Call& call : group_->calls()) sources.push_back(call.data);
     reduce_in_order(own.dtype, own.reduction, sources, own.data, share_of(own.count, index_, size()));
   }

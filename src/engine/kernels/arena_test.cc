@@ -1,6 +1,7 @@
 #include "engine/kernels/arena.h"
 
 #include <cmath>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -62,10 +63,10 @@ class ArenaTest : public testing::Test {
  protected:
   Buffer weights(Bytes bytes) { return arena_->allocate(MemoryClass::kWeights, "layer 3 weights", bytes); }
   Buffer saved(Bytes bytes) { return arena_->allocate(MemoryClass::kSavedActivations, "layer 3 qkv", bytes); }
-  void start(ArenaOptions options = {}) { arena_.emplace(device_, std::move(options)); }
+  void start(const ArenaOptions& options = {}) { arena_ = std::make_unique<Arena>(device_, options); }
 
   CountingDevice device_;
-  std::optional<Arena> arena_;
+  std::unique_ptr<Arena> arena_;
 };
 
 TEST_F(ArenaTest, BooksWhatItGivesOut) {

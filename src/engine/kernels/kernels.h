@@ -21,11 +21,11 @@
 
 namespace trireme::kernels {
 
-// c = op(a) op(b), or c += it. op is transposition. The bits are defined, so that no library's blocking, thread count or
-// shard changes them (docs/decisions/0002-gemm-k-blocks.md): the contraction is cut into blocks of kGemmKBlock, the last
-// one shorter. The sum of a block is a chain from zero over ascending k, sum = fma(a, b, sum). c starts as the sum of
-// the first block (with accumulate: c + that sum); the sums of the other blocks are added to c in ascending order. A
-// contraction of length 0 gives zero (with accumulate: c).
+// c = op(a) op(b), or c += it. op is transposition. The bits are defined, so that no library's blocking, thread count
+// or shard changes them (docs/decisions/0002-gemm-k-blocks.md): the contraction is cut into blocks of kGemmKBlock, the
+// last one shorter. The sum of a block is a chain from zero over ascending k, sum = fma(a, b, sum). c starts as the
+// sum of the first block (with accumulate: c + that sum); the sums of the other blocks are added to c in ascending
+// order. A contraction of length 0 gives zero (with accumulate: c).
 inline constexpr std::int64_t kGemmKBlock = 256;
 struct Gemm {
   ConstTensorView a;

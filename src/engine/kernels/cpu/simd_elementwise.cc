@@ -15,9 +15,8 @@ namespace {
 const char* instruction_set() { return hwy::TargetName(HWY_TARGET); }
 
 void add(float* y, const float* x, std::int64_t n) {
-  for_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
-    access.store(hn::Add(access.load(y + i), access.load(x + i)), y + i);
-  });
+  for_vectors(n, [&](std::size_t i, auto access)
+                     TRIREME_SIMD { access.store(hn::Add(access.load(y + i), access.load(x + i)), y + i); });
 }
 
 void scale(float* x, float factor, std::int64_t n) {

@@ -71,7 +71,8 @@ void ReferenceKernels::position_backward(ConstTensorView d_out, std::int64_t seq
 
 void ReferenceKernels::rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table,
                               std::int64_t sequence, bool inverse) {
-  TRIREME_CHECK_EQ(head_dim % 2, 0);
+  TRIREME_CHECK(!x.empty(), "x has no memory");
+  TRIREME_CHECK(heads > 0 && head_dim > 0 && head_dim % 2 == 0, "{} heads of {}", heads, head_dim);
   TRIREME_CHECK_GT(sequence, 0);
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -1,0 +1,43 @@
+#include "engine/kernels/host_device.h"
+
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace trireme::kernels {
+namespace {
+
+constexpr std::align_val_t kAlignment{static_cast<std::size_t>(kAllocationAlignment)};
+
+void copy(void* destination, const void* source, Bytes bytes) {
+  TRIREME_CHECK_GE(bytes.count, 0);
+  if (bytes.count > 0) std::memcpy(destination, source, static_cast<std::size_t>(bytes.count));
+}
+
+}  // namespace
+
+HostDevice::HostDevice(std::string name, std::unique_ptr<Kernels> kernels)
+    : name_(std::move(name)), kernels_(std::move(kernels)) {}
+
+std::byte* HostDevice::allocate(Bytes bytes) {
+  TRIREME_CHECK_GT(bytes.count, 0);
+  void* data = ::operator new(static_cast<std::size_t>(bytes.count), kAlignment, std::nothrow);
+  if (data == nullptr) {
+    throw Error(ExitCode::kDoesNotFit, "kernels", "allocate",
+                fmt::format("the host has no {} bytes left", format_exact(bytes.count)),
+                "lower the micro-batch or split the model further");
+  }
+  return static_cast<std::byte*>(data);
+}
+void HostDevice::deallocate(std::byte* data, Bytes) { ::operator delete(data, kAlignment); }
+void HostDevice::copy_to_device(std::byte* destination, const void* source, Bytes bytes) {
+  copy(destination, source, bytes);
+}
+void HostDevice::copy_to_host(void* destination, const std::byte* source, Bytes bytes) {
+  copy(destination, source, bytes);
+}
+
+}  // namespace trireme::kernels
