@@ -32,9 +32,9 @@ int main(int argc, char** argv) {
     });
     out->close();
     if (argc > 5) train::export_model(env, rank.device(), rank.plan(), argv[5], rank.executor().state());
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    return static_cast<int>(error.code());
+    return 1;
   }
   return 0;
 }
