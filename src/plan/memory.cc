@@ -87,7 +87,7 @@ class StaticList {
     const int tp = coordinates_of(layout_, rank_).tp;
     const std::int64_t vocabulary =
         table_.config.vocabulary * (tp + 1) / layout_.tp - table_.config.vocabulary * tp / layout_.tp;
-    const std::int64_t rows = logit_rows(table_.config, layout_, batch_, inputs_);
+    const std::int64_t rows = logit_rows(batch_);
     add(MemoryClass::kLogitsAndLoss, StaticKind::kLogits, -1, compute(checked_multiply(rows, vocabulary)));
     add(MemoryClass::kLogitsAndLoss, StaticKind::kRowTerms, -1, compute(3 * rows));
     add(MemoryClass::kLogitsAndLoss, StaticKind::kLosses, -1, compute(batch_.micro_batch * batch_.sequence));

@@ -159,7 +159,7 @@ class Walk {
   }
 
   void logit_blocks() {
-    const std::int64_t rows = logit_rows(table_.config, layout_, batch_, inputs_);
+    const std::int64_t rows = logit_rows(batch_);
     for (std::int64_t row = 0; row < widths_.tokens; row += rows) {
       const std::int64_t count = std::min(rows, widths_.tokens - row);
       over(Axis::kTensor, Collective::kAllReduce, count, element_);

@@ -12,19 +12,9 @@ Bytes tensor(std::int64_t rows, std::int64_t columns, const RunInputs& inputs) {
   return allocation_size(Bytes{checked_multiply(checked_multiply(rows, columns), dtype_size(inputs.compute))});
 }
 
-// The slowest-growing rows of logits that keep a block near kLogitBlockBytes. A multiple of the GEMM's contraction
-// block, so that the head's weight gradient (a contraction over tokens) is cut at the same tokens in every layout.
-constexpr std::int64_t kLogitRowMultiple = 256;
-
 }  // namespace
 
-std::int64_t logit_rows(const model::Config& config, const Layout& layout, const Batch& batch,
-                        const RunInputs& inputs) {
-  const std::int64_t columns = divide_up(config.vocabulary, layout.tp);
-  const std::int64_t fitting = kLogitBlockBytes / (columns * dtype_size(inputs.compute));
-  const std::int64_t rows = std::max(kLogitRowMultiple, fitting / kLogitRowMultiple * kLogitRowMultiple);
-  return std::min(rows, batch.micro_batch * batch.sequence);
-}
+std::int64_t logit_rows(const Batch& batch) { return std::min(kLogitRows, batch.micro_batch * batch.sequence); }
 
 Bytes rotary_table_bytes(const model::Config& config, const Batch& batch, const RunInputs& inputs) {
   if (config.position != model::PositionKind::kRotary) return {};

@@ -11,9 +11,11 @@
 
 namespace trireme::plan {
 
-// Rows of logits that exist at once: at most this many, so that the block stays near kLogitBlockBytes.
-inline constexpr std::int64_t kLogitBlockBytes = 32 << 20;
-std::int64_t logit_rows(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs);
+// Rows of logits that exist at once, whatever the vocabulary. The same in every layout, and a multiple of the GEMM's
+// contraction block, so that the head's weight gradient (a contraction over tokens) is cut at the same tokens everywhere.
+inline constexpr std::int64_t kLogitRows = 256;
+std::int64_t logit_rows(const Batch& batch);
+
 enum class UnitPass { kForward, kBackwardInput, kBackwardWeight };
 
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,

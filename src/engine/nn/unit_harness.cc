@@ -52,7 +52,7 @@ UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64
   }
   const plan::Interval vocabulary = {config.vocabulary * tp_index / layout.tp,
                                      config.vocabulary * (tp_index + 1) / layout.tp};
-  const std::int64_t rows = plan::logit_rows(config, layout, batch, run);
+  const std::int64_t rows = plan::logit_rows(batch);
   logits_.resize(static_cast<std::size_t>(rows * vocabulary.length()));
   row_terms_.resize(static_cast<std::size_t>(3 * rows));
   losses_.resize(inputs.size());

@@ -185,7 +185,7 @@ void RankState::load_tokens(int micro_batch, bool evaluation, std::span<const st
 
 nn::LossBuffers RankState::loss_buffers() {
   if (logits_.empty()) return {};
-  const std::int64_t rows = plan::logit_rows(run_.table.config, run_.layout, run_.batch, run_.inputs);
+  const std::int64_t rows = plan::logit_rows(run_.batch);
   const std::int64_t element = dtype_size(dtype());
   return {.logits = kernels::make_view(logits_.data(), dtype(), rows, logits_.bytes().count / element / rows),
           .row_terms = kernels::make_view(row_terms_.data(), dtype(), 3, rows),
