@@ -12,7 +12,8 @@
 namespace trireme::plan {
 
 // Rows of logits that exist at once, whatever the vocabulary. The same in every layout, and a multiple of the GEMM's
-// contraction block, so that the head's weight gradient (a contraction over tokens) is cut at the same tokens everywhere.
+// contraction block, so that the head's weight gradient (a contraction over tokens) is cut at the same tokens
+// everywhere.
 inline constexpr std::int64_t kLogitRows = 256;
 std::int64_t logit_rows(const Batch& batch);
 

@@ -1,8 +1,8 @@
-// Included once for each instruction set by the simd_*.cc files, between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE of
-// its own; never alone.
+// Included once for each instruction set by the simd_*.cc files, between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE
+// of its own; never alone.
 //
-// A loop over n elements takes whole vectors and then one padded copy of what is left, through the same operations: so an
-// element's bits do not depend on where in the vector, or in the row, it stands.
+// A loop over n elements takes whole vectors and then one padded copy of what is left, through the same operations: so
+// an element's bits do not depend on where in the vector, or in the row, it stands.
 
 #if defined(TRIREME_ENGINE_KERNELS_CPU_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRIREME_ENGINE_KERNELS_CPU_SIMD_INL_H_

@@ -2,7 +2,8 @@
 
 // The vector loops of the CPU kernels, over plain arrays of n floats, for the best instruction set that the CPU has.
 // No threads, no checks. An output may be one of the inputs; otherwise arrays do not overlap. A pointer said to be
-// optional may be null. Elements see the same operations wherever they stand; sums have an order that depends on n alone.
+// optional may be null. Elements see the same operations wherever they stand; sums have an order that depends on n
+// alone.
 
 #include <cstdint>
 
@@ -17,8 +18,8 @@ const char* instruction_set();
 void add(float* y, const float* x, std::int64_t n);
 // x *= factor.
 void scale(float* x, float factor, std::int64_t n);
-// out = residual + f(x + bias). bias optional. factors optional: f multiplies by them, and where one is 0 the result is 0
-// whatever x is.
+// out = residual + f(x + bias). bias optional. factors optional: f multiplies by them, and where one is 0 the result
+// is 0 whatever x is.
 void residual_add(float* out, const float* residual, const float* x, const float* bias, const float* factors,
                   std::int64_t n);
 // out = x * factors, 0 where a factor is 0.

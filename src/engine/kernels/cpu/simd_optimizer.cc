@@ -36,7 +36,8 @@ void adamw(const AdamW& step, float* weights, const float* gradients, float* fir
   });
 }
 
-// Eight chains in double, element e to chain e % 8, whatever the vectors' width: lanes of as many vectors as make eight.
+// Eight chains in double, element e to chain e % 8, whatever the vectors' width: lanes of as many vectors as make
+// eight.
 double square_block(const float* x, std::int64_t n) {
   double chains[8] = {};
   const std::size_t size = static_cast<std::size_t>(n);
