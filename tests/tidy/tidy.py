@@ -228,9 +228,8 @@ def check_own_include(source, number, header, paths):
 
 def check_header(source, paths):
     if source.path.endswith(".h"):
-        if source.path.endswith("-inl.h"):
-            continue  # included once for each instruction set
-        if "#pragma once" not in source.code:
+        again = source.path.endswith("-inl.h")  # such a header is included again for each instruction set
+        if not again and "#pragma once" not in source.code:
             yield source.path, 1, "header", "put #pragma once before anything else"
         found = re.search(r"\busing\s+namespace\b", source.code)
         if found:
