@@ -5,21 +5,18 @@
 
 #include <gtest/gtest.h>
 
+#include "model/test_configs.h"
 #include "plan/random_layouts.h"
 
 namespace trireme::plan {
 namespace {
 
 model::Config llama() {
-  model::Config c;
+  model::Config c = model::small_llama();
   c.layers = 10;
   c.hidden = 32;
   c.heads = 8;
-  c.kv_heads = 2;
-  c.head_dim = 4;
   c.ffn = 48;
-  c.vocabulary = 53;
-  c.max_positions = 64;
   return c;
 }
 

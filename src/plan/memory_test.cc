@@ -2,15 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include "model/test_configs.h"
 #include "plan/random_layouts.h"
 #include "plan/workspace.h"
 
 namespace trireme::plan {
 namespace {
 
-model::Config gpt2_small() {
-  model::Config c;
-  c.family = model::Family::kGpt2;
+// gpt2 of 124 million parameters, untied.
+model::Config gpt2_124m() {
+  model::Config c = model::small_gpt2();
+  c.tied_embeddings = false;
   c.layers = 12;
   c.hidden = 768;
   c.heads = c.kv_heads = 12;
@@ -18,11 +20,6 @@ model::Config gpt2_small() {
   c.ffn = 3072;
   c.vocabulary = 50257;
   c.max_positions = 1024;
-  c.norm = model::NormKind::kLayerNorm;
-  c.activation = model::Activation::kGeluTanh;
-  c.gated_mlp = false;
-  c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
-  c.position = model::PositionKind::kLearned;
   return c;
 }
 
@@ -34,7 +31,7 @@ std::int64_t state_bytes(const Ledger& ledger) {
 // In fp32 the state is 16 bytes a parameter; sharded over N: 16P, 8P + 8P/N, 4P + 12P/N, 16P/N, up to padding and to
 // the buffer of the unit that is being reduced or gathered.
 TEST(Memory, StateFollowsTheZeroStages) {
-  const model::ParameterTable table = model::make_parameter_table(gpt2_small());  // untied
+  const model::ParameterTable table = model::make_parameter_table(gpt2_124m());
   const double p = static_cast<double>(table.total());
   const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 64};
   const auto state = [&](int zero) {
@@ -53,15 +50,13 @@ TEST(Memory, StateFollowsTheZeroStages) {
 
 TEST(Memory, OneRankByHand) {
   // One layer, one token: every number can be written down.
-  model::Config c;
+  model::Config c = model::small_llama();
   c.layers = 1;
   c.hidden = 8;
   c.heads = 2;
   c.kv_heads = 1;
-  c.head_dim = 4;
   c.ffn = 16;
   c.vocabulary = 10;
-  c.max_positions = 4;
   const model::ParameterTable table = model::make_parameter_table(c);
   const Batch batch{.global_batch = 1, .micro_batch = 1, .sequence = 1};
   const Ledger ledger = predict_memory(table, {}, batch, {}, 0);
@@ -96,7 +91,7 @@ TEST(Memory, EveryClassIsBackToItsStaticPartAtTheEnd) {
 }
 
 TEST(Memory, TensorParallelShardsSumToTheWhole) {
-  const model::ParameterTable table = model::make_parameter_table(gpt2_small());
+  const model::ParameterTable table = model::make_parameter_table(gpt2_124m());
   for (int tp : {2, 3, 4, 6, 12}) {
     std::int64_t payload = 0, replicated = 0;
     for (int rank = 0; rank < tp; ++rank) {
@@ -111,7 +106,7 @@ TEST(Memory, TensorParallelShardsSumToTheWhole) {
 }
 
 TEST(Memory, FirstStageOfOneFOneBHoldsAsManyMicroBatchesAsStages) {
-  model::Config c = gpt2_small();
+  model::Config c = gpt2_124m();
   const model::ParameterTable table = model::make_parameter_table(c);
   const Batch batch{.global_batch = 16, .micro_batch = 1, .sequence = 64};
   const auto activations = [&](ScheduleKind kind, int rank) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/test_configs.h"
 #include "plan/program_check.h"
 #include "plan/random_layouts.h"
 
@@ -44,14 +45,7 @@ TEST(Program, TransfersMeet) {
 }
 
 TEST(Program, OneRankIsTheDegenerateProgram) {
-  model::Config c;
-  c.layers = 2;
-  c.hidden = 8;
-  c.heads = c.kv_heads = 2;
-  c.head_dim = 4;
-  c.ffn = 16;
-  c.vocabulary = 11;
-  c.max_positions = 16;
+  const model::Config c = model::small_llama();
   const model::ParameterTable table = model::make_parameter_table(c);
   const RankProgram program = make_program(table, {}, {.global_batch = 1, .micro_batch = 1, .sequence = 8}, 0);
   std::string work;
@@ -96,14 +90,7 @@ struct Fault {
 };
 
 TEST(ProgramCheck, FindsPlantedFaults) {
-  model::Config c;
-  c.layers = 2;
-  c.hidden = 8;
-  c.heads = c.kv_heads = 2;
-  c.head_dim = 4;
-  c.ffn = 16;
-  c.vocabulary = 11;
-  c.max_positions = 16;
+  const model::Config c = model::small_llama();
   const Layout layout{.dp = 2, .zero = 3, .recompute = model::Recompute::kFull, .reduce = ReduceWhen::kMicrobatch};
   const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 8};
   const model::ParameterTable table = model::make_parameter_table(c);

@@ -99,6 +99,11 @@ std::vector<Interval> tensor_intervals(const Parameter& parameter, int tp, int t
   return intervals;
 }
 
+TensorCut cut_of(const Parameter& parameter, const std::vector<Interval>& intervals) {
+  if (parameter.split.dimension == 1) return {.rows = {{0, parameter.rows()}}, .columns = intervals};
+  return {.rows = intervals, .columns = {{0, parameter.columns()}}};
+}
+
 std::int64_t LocalTensor::elements() const {
   std::int64_t product = 1;
   for (std::int64_t extent : shape) product = checked_multiply(product, extent);

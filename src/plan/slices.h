@@ -30,6 +30,24 @@ struct Interval {
 // The whole dimension if the tensor is not split.
 std::vector<Interval> tensor_intervals(const model::Parameter& parameter, int tp, int tp_index);
 
+// The rows and columns of a tensor that an interval list stands for: the list in its dimension, all of the other.
+struct TensorCut {
+  std::vector<Interval> rows;
+  std::vector<Interval> columns;
+};
+TensorCut cut_of(const model::Parameter& parameter, const std::vector<Interval>& intervals);
+// Calls visit(row, column), global, for every element of a cut in the order in which the local tensor holds them.
+template <class Visit>
+void for_each_element(const TensorCut& cut, const Visit& visit) {
+  for (const Interval& rows : cut.rows) {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      for (const Interval& columns : cut.columns) {
+        for (std::int64_t column = columns.begin; column < columns.end; ++column) visit(row, column);
+      }
+    }
+  }
+}
+
 struct LocalTensor {
   int parameter = 0;                // index into the table
   std::vector<Interval> intervals;  // of dimension `split.dimension`, or of dimension 0 (whole) if replicated

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "model/test_configs.h"
 #include "plan/random_layouts.h"
 
 namespace trireme::plan {
@@ -14,19 +15,11 @@ using model::Parameter;
 
 // Adds one to every element that a local tensor holds of its parameter.
 void cover(const Parameter& parameter, const LocalTensor& local, std::vector<int>& cells) {
-  std::vector<Interval> rows{{0, parameter.rows()}}, columns{{0, parameter.columns()}};
-  (parameter.split.dimension == 1 ? columns : rows) = local.intervals;
   std::int64_t count = 0;
-  for (const Interval& r : rows) {
-    for (std::int64_t i = r.begin; i < r.end; ++i) {
-      for (const Interval& c : columns) {
-        for (std::int64_t j = c.begin; j < c.end; ++j) {
-          ++cells[static_cast<std::size_t>(i * parameter.columns() + j)];
-          ++count;
-        }
-      }
-    }
-  }
+  for_each_element(cut_of(parameter, local.intervals), [&](std::int64_t row, std::int64_t column) {
+    ++cells[static_cast<std::size_t>(row * parameter.columns() + column)];
+    ++count;
+  });
   EXPECT_EQ(count, local.elements()) << parameter.name;
 }
 
@@ -110,31 +103,19 @@ TEST(Slices, TheTiedHeadLiesAsTheEmbeddingDoes) {
 }
 
 TEST(Slices, FusedQueryKeyValueIsCutByHeads) {
-  model::Config c;
-  c.family = model::Family::kGpt2;
-  c.layers = 1;
+  model::Config c = model::small_gpt2();
   c.hidden = 8;
   c.heads = c.kv_heads = 4;
   c.head_dim = 2;
-  c.ffn = 16;
-  c.vocabulary = 10;
-  c.max_positions = 8;
-  c.gated_mlp = false;
-  c.position = model::PositionKind::kLearned;
   const model::ParameterTable table = model::make_parameter_table(c);
   const Parameter& qkv = table.parameters[static_cast<std::size_t>(table.find(1, model::Role::kQkvWeight))];
   EXPECT_EQ(tensor_intervals(qkv, 2, 1), (std::vector<Interval>{{4, 8}, {12, 16}, {20, 24}}));
 }
 
 TEST(Slices, ReplicatedKvHeadsHavePartialGradients) {
-  model::Config c;
-  c.layers = 1;
-  c.hidden = 16;
+  model::Config c = model::small_llama();
   c.heads = 8;
-  c.kv_heads = 2;
   c.head_dim = 2;
-  c.ffn = 16;
-  c.vocabulary = 10;
   const model::ParameterTable table = model::make_parameter_table(c);
   const auto state = [&](model::Role role, Layout layout) {
     return tensor_gradient_state(table.parameters[static_cast<std::size_t>(table.find(1, role))], layout);

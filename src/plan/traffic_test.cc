@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/test_configs.h"
 #include "plan/random_layouts.h"
 
 namespace trireme::plan {
@@ -25,15 +26,11 @@ TEST(CollectiveBytes, SumToTheRingsBytes) {
   EXPECT_EQ(collective_bytes(Collective::kAllReduce, 7'000'000'000, 2, 3, 8).count, 24'500'000'000);
 }
 
+// Four layers, hidden 16.
 model::Config small() {
-  model::Config c;
+  model::Config c = model::small_llama();
   c.layers = 4;
-  c.hidden = 16;
-  c.heads = c.kv_heads = 4;
-  c.head_dim = 4;
-  c.ffn = 32;
-  c.vocabulary = 40;
-  c.max_positions = 32;
+  c.kv_heads = 4;
   return c;
 }
 

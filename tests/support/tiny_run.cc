@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "engine/kernels/device.h"
 #include "engine/train/weights.h"
+#include "model/test_configs.h"
 
 namespace trireme::testing {
 namespace {
@@ -36,35 +37,18 @@ std::vector<std::int32_t> tokens_of(const TinyRun& run, std::uint64_t sample) {
 }  // namespace
 
 model::Config tiny_gpt2(double dropout) {
-  model::Config c;
-  c.family = model::Family::kGpt2;
+  model::Config c = model::small_gpt2();
   c.layers = 3;
-  c.hidden = 24;
-  c.heads = c.kv_heads = 3;
-  c.head_dim = 8;
-  c.ffn = 96;
-  c.vocabulary = 53;
-  c.max_positions = 32;
-  c.norm = model::NormKind::kLayerNorm;
-  c.activation = model::Activation::kGeluTanh;
-  c.gated_mlp = false;
-  c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
-  c.tied_embeddings = true;
-  c.position = model::PositionKind::kLearned;
   c.embedding_dropout = c.attention_dropout = c.residual_dropout = dropout;
   return c;
 }
 
 model::Config tiny_llama(bool tied) {
-  model::Config c;
+  model::Config c = model::small_llama();
   c.layers = 3;
-  c.hidden = 24;
-  c.heads = 4;
-  c.kv_heads = 2;
+  c.hidden = 24;  // not heads * head_dim
   c.head_dim = 8;
   c.ffn = 40;
-  c.vocabulary = 53;
-  c.max_positions = 64;
   c.tied_embeddings = tied;
   return c;
 }

@@ -9,6 +9,7 @@
 #include "engine/nn/decoder.h"
 #include "engine/nn/embedding.h"
 #include "engine/nn/unit_harness.h"
+#include "model/test_configs.h"
 
 namespace trireme::nn {
 namespace {
@@ -21,35 +22,24 @@ double wave(std::uint64_t stream, std::uint64_t i) {
 }
 
 model::Config gpt2(double dropout) {
-  model::Config c;
-  c.family = model::Family::kGpt2;
+  model::Config c = model::small_gpt2();
   c.layers = 1;
   c.hidden = 12;
-  c.heads = c.kv_heads = 3;
   c.head_dim = 4;
   c.ffn = 20;
   c.vocabulary = 13;
   c.max_positions = 9;
-  c.norm = model::NormKind::kLayerNorm;
-  c.activation = model::Activation::kGeluTanh;
-  c.gated_mlp = false;
-  c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
-  c.tied_embeddings = true;
-  c.position = model::PositionKind::kLearned;
   c.embedding_dropout = c.attention_dropout = c.residual_dropout = dropout;
   return c;
 }
 
 model::Config llama(bool biases) {
-  model::Config c;
+  model::Config c = model::small_llama();
   c.layers = 1;
   c.hidden = 12;
-  c.heads = 4;
-  c.kv_heads = 2;
   c.head_dim = 6;  // heads * head_dim is not hidden
   c.ffn = 20;
   c.vocabulary = 13;
-  c.max_positions = 64;
   c.attention_input_bias = c.attention_output_bias = c.mlp_bias = biases;
   return c;
 }

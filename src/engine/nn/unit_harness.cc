@@ -71,20 +71,13 @@ void UnitHarness::set_weights(const std::function<double(const model::Parameter&
     if (index < 0) continue;
     const model::Parameter& parameter = table.parameters[static_cast<std::size_t>(index)];
     const bool matrix = parameter.shape.size() > 1;
-    std::vector<plan::Interval> rows{{0, parameter.rows()}}, columns{{0, parameter.columns()}};
-    if (parameter.split.dimension == 0) rows = plan::tensor_intervals(parameter, layout.tp, tp_index);
-    if (parameter.split.dimension == 1) columns = plan::tensor_intervals(parameter, layout.tp, tp_index);
+    const plan::TensorCut cut = plan::cut_of(parameter, plan::tensor_intervals(parameter, layout.tp, tp_index));
     std::vector<double>& values = weight_values[static_cast<Role>(role)];
     values.clear();
+    plan::for_each_element(
+        cut, [&](std::int64_t row, std::int64_t column) { values.push_back(value(parameter, row, column)); });
     std::int64_t local_rows = 0;
-    for (const plan::Interval& r : rows) {
-      local_rows += r.length();
-      for (std::int64_t i = r.begin; i < r.end; ++i) {
-        for (const plan::Interval& c : columns) {
-          for (std::int64_t j = c.begin; j < c.end; ++j) values.push_back(value(parameter, i, j));
-        }
-      }
-    }
+    for (const plan::Interval& rows : cut.rows) local_rows += rows.length();
     const auto count = static_cast<std::int64_t>(values.size());
     parameters[static_cast<Role>(role)] = index;
     weights[static_cast<Role>(role)] = matrix ? view(values, local_rows, count / local_rows) : view(values, 1, count);

@@ -11,6 +11,7 @@
 #include "engine/nn/decoder.h"
 #include "engine/nn/embedding.h"
 #include "engine/nn/unit_harness.h"
+#include "model/test_configs.h"
 
 namespace trireme::nn {
 namespace {
@@ -28,24 +29,17 @@ double weight_value(const model::Parameter& p, std::int64_t i, std::int64_t j) {
 }
 
 model::Config config_for(model::Family family, std::int64_t heads, std::int64_t kv_heads) {
-  model::Config c;
-  c.family = family;
+  const bool gpt2 = family == model::Family::kGpt2;
+  model::Config c = gpt2 ? model::small_gpt2() : model::small_llama();
   c.layers = 1;
+  c.tied_embeddings = false;
   c.heads = heads;
   c.kv_heads = kv_heads;
   c.head_dim = 4;
   c.hidden = heads * 4;
   c.ffn = 24;
   c.vocabulary = 13;  // no degree divides it
-  c.max_positions = 16;
-  if (family == model::Family::kGpt2) {
-    c.norm = model::NormKind::kLayerNorm;
-    c.activation = model::Activation::kGeluTanh;
-    c.gated_mlp = false;
-    c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
-    c.position = model::PositionKind::kLearned;
-    c.attention_dropout = c.residual_dropout = c.embedding_dropout = 0.2;
-  }
+  if (gpt2) c.attention_dropout = c.residual_dropout = c.embedding_dropout = 0.2;
   return c;
 }
 
@@ -59,24 +53,16 @@ struct Outcome {
 void scatter(const UnitHarness& h, const VectorSink& sink, Outcome& outcome) {
   for (const auto& [role, local] : sink.gradients) {
     const model::Parameter& p = h.table.parameters[static_cast<std::size_t>(h.parameters.at(role))];
-    std::vector<plan::Interval> rows{{0, p.rows()}}, columns{{0, p.columns()}};
-    if (p.split.dimension == 0) rows = plan::tensor_intervals(p, h.layout.tp, h.tp_index);
-    if (p.split.dimension == 1) columns = plan::tensor_intervals(p, h.layout.tp, h.tp_index);
     std::vector<double>& global = outcome.gradients[p.name];
     global.resize(static_cast<std::size_t>(p.elements()));
     const bool add = plan::tensor_gradient_state(p, h.layout) != model::AxisState::kReplicated;
     std::size_t next = 0;
-    for (const plan::Interval& r : rows) {
-      for (std::int64_t i = r.begin; i < r.end; ++i) {
-        for (const plan::Interval& c : columns) {
-          for (std::int64_t j = c.begin; j < c.end; ++j) {
-            double& cell = global[static_cast<std::size_t>(i * p.columns() + j)];
-            cell = add ? cell + local[next] : local[next];
-            ++next;
-          }
-        }
-      }
-    }
+    const plan::TensorCut cut = plan::cut_of(p, plan::tensor_intervals(p, h.layout.tp, h.tp_index));
+    plan::for_each_element(cut, [&](std::int64_t row, std::int64_t column) {
+      double& cell = global[static_cast<std::size_t>(row * p.columns() + column)];
+      cell = add ? cell + local[next] : local[next];
+      ++next;
+    });
   }
 }
 

@@ -4,19 +4,14 @@
 
 #include "base/fake_env.h"
 #include "engine/parallel/local_rank.h"
+#include "model/test_configs.h"
 
 namespace trireme::parallel {
 namespace {
 
 model::Config small() {
-  model::Config c;
+  model::Config c = model::small_llama();
   c.layers = 1;
-  c.hidden = 8;
-  c.heads = c.kv_heads = 2;
-  c.head_dim = 4;
-  c.ffn = 8;
-  c.vocabulary = 5;
-  c.max_positions = 4;
   c.tied_embeddings = true;
   return c;
 }

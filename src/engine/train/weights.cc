@@ -29,18 +29,15 @@ struct Piece {
 
 void for_each_piece(const model::Parameter& parameter, const plan::LocalTensor& local,
                     const std::function<void(const Piece&)>& visit) {
-  const bool by_columns = parameter.split.dimension == 1;
-  const std::vector<Interval> all_rows{{0, parameter.rows()}}, all_columns{{0, parameter.columns()}};
-  const std::vector<Interval>& rows = by_columns ? all_rows : local.intervals;
-  const std::vector<Interval>& columns = by_columns ? local.intervals : all_columns;
+  const plan::TensorCut cut = plan::cut_of(parameter, local.intervals);
   std::int64_t width = 0;
-  for (const Interval& c : columns) width += c.length();
+  for (const Interval& c : cut.columns) width += c.length();
   const std::int64_t step = std::max<std::int64_t>(1, kPieceElements / std::max<std::int64_t>(1, width));
   std::int64_t offset = 0;
-  for (const Interval& interval : rows) {
+  for (const Interval& interval : cut.rows) {
     for (std::int64_t row = interval.begin; row < interval.end; row += step) {
       const std::int64_t count = std::min(step, interval.end - row);
-      visit({.row = row, .rows = count, .columns = width, .offset = offset, .column_intervals = &columns});
+      visit({.row = row, .rows = count, .columns = width, .offset = offset, .column_intervals = &cut.columns});
       offset += count * width;
     }
   }

@@ -4,29 +4,18 @@
 
 #include "base/fake_env.h"
 #include "engine/parallel/local_rank.h"
+#include "model/test_configs.h"
 
 namespace trireme::train {
 namespace {
 
 model::Config config_of(model::Family family) {
-  model::Config c;
-  c.family = family;
-  c.layers = 2;
+  model::Config c = family == model::Family::kGpt2 ? model::small_gpt2() : model::small_llama();
   c.hidden = 16;
   c.heads = 4;
   c.kv_heads = family == model::Family::kGpt2 ? 4 : 2;
   c.head_dim = 4;
   c.ffn = 24;
-  c.vocabulary = 13;
-  c.max_positions = 8;
-  c.tied_embeddings = family == model::Family::kGpt2;
-  if (family == model::Family::kGpt2) {
-    c.norm = model::NormKind::kLayerNorm;
-    c.activation = model::Activation::kGeluTanh;
-    c.gated_mlp = false;
-    c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
-    c.position = model::PositionKind::kLearned;
-  }
   return c;
 }
 
@@ -64,17 +53,10 @@ struct Rank {
 
 // The part of a whole tensor that a local tensor holds.
 std::vector<float> slice(const model::Parameter& p, const plan::LocalTensor& local, const std::vector<float>& whole) {
-  std::vector<plan::Interval> rows{{0, p.rows()}}, columns{{0, p.columns()}};
-  (p.split.dimension == 1 ? columns : rows) = local.intervals;
   std::vector<float> part;
-  for (const plan::Interval& r : rows) {
-    for (std::int64_t i = r.begin; i < r.end; ++i) {
-      for (const plan::Interval& c : columns) {
-        for (std::int64_t j = c.begin; j < c.end; ++j)
-          part.push_back(whole[static_cast<std::size_t>(i * p.columns() + j)]);
-      }
-    }
-  }
+  plan::for_each_element(plan::cut_of(p, local.intervals), [&](std::int64_t row, std::int64_t column) {
+    part.push_back(whole[static_cast<std::size_t>(row * p.columns() + column)]);
+  });
   return part;
 }
 

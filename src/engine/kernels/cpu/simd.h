@@ -82,22 +82,4 @@ void adamw(const AdamW& step, float* weights, const float* gradients, float* fir
 // The sum of squares of up to 256 elements in double: eight chains, as Kernels::square_blocks says.
 double square_block(const float* x, std::int64_t n);
 
-// One block of a product: c = or += op(a) op(b), each element a chain of fused multiply-adds over ascending inner from
-// zero. transpose: a is stored [inner, rows], b [columns, inner]. Leading dimensions are rows' strides as stored.
-struct BlockProduct {
-  const float* a = nullptr;
-  std::int64_t a_stride = 0;
-  bool transpose_a = false;
-  const float* b = nullptr;
-  std::int64_t b_stride = 0;
-  bool transpose_b = false;
-  float* c = nullptr;
-  std::int64_t c_stride = 0;
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  std::int64_t inner = 0;  // at most kGemmKBlock
-  bool add = false;
-};
-void block_product(const BlockProduct& work);
-
 }  // namespace trireme::kernels::simd
