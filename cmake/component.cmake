@@ -78,6 +78,7 @@ function(add_test_program name)
   gtest_discover_tests(${name}_test
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
+    NO_PRETTY_VALUES
     TEST_PREFIX "${name}."
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     PROPERTIES

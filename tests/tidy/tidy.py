@@ -318,6 +318,20 @@ def check_build(root, sources):
             yield path, 1, "dead", "nothing includes this header"
 
 
+def check_labels(root, sources):
+    """Tests that start threads, themselves or by a header of theirs, run under the thread sanitizer."""
+    starts = next(pattern for rule, pattern, _, _ in BANNED if rule == "thread")
+    threaded = {path for path, source in sources.items() if re.search(starts, source.code)}
+    for path, source in sources.items():
+        used = {path} | {f"{top}/{header}" for _, _, header in source.includes() for top in ("src", "tests")}
+        if not path.endswith("_test.cc") or path.startswith("bench/") or not used & threaded:
+            continue
+        listing = next((folder / "CMakeLists.txt" for folder in (root / path).parents
+                        if (folder / "CMakeLists.txt").exists()), None)
+        if listing and not re.search(r"\bLABEL\s+(?:threads|long|outside)\b", listing.read_text(encoding="utf-8")):
+            yield path, 1, "label", f"starts threads: give the tests of {listing.relative_to(root)} LABEL threads"
+
+
 def check_links(root):
     """Relative links of the documents lead to files and headings that exist."""
     for path in [name for name in sorted(os.listdir(root)) if name.endswith(".md")] + list(
@@ -375,6 +389,7 @@ def check(root):
         findings += check_waits(source, sources)
         findings += check_size(source)
     findings += check_build(root, sources)
+    findings += check_labels(root, sources)
     findings += check_links(root)
     return sorted(findings), len(sources)
 

@@ -192,6 +192,15 @@ unsigned n = std::thread::hardware_concurrency();
     def test_dead_header(self):
         self.expect({"src/base/b.h": "#pragma once\n"}, ("src/base/b.h", 1, "dead"))
 
+    def test_threads_without_label(self):
+        code = "std::jthread t(f);\n"
+        self.expect(source("src/base/b_test.cc", code), ("src/base/b_test.cc", 1, "label"))
+        self.expect({"src/base/test_ranks.h": "#pragma once\n" + code,
+                     **source("src/base/b_test.cc", '#include "base/test_ranks.h"\n')},
+                    ("src/base/b_test.cc", 1, "label"))
+        self.expect({"src/base/b_test.cc": code,
+                     "src/base/CMakeLists.txt": CMAKE + "add_component(x TESTS b_test.cc LABEL threads)\n"})
+
     def test_flags_that_change_bits(self):
         for flag in ["-march=native", "-ffast-math", "-Ofast", "-ffp-contract=fast"]:
             self.expect({"src/base/CMakeLists.txt": CMAKE + f"add_compile_options({flag})\n"},

@@ -128,8 +128,9 @@ void check(const AttentionShape& shape, const TensorView& scratch, std::int64_t 
   TRIREME_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{} heads on {} key/value heads", shape.heads,
                 shape.kv_heads);
   cpu::check_dropout(shape.dropout, shape.sequences);
-  TRIREME_CHECK(scratch.contiguous() && scratch.elements() >= per_thread * threads, "attention scratch: {} of {}",
-                scratch.elements(), per_thread * threads);
+  TRIREME_CHECK(scratch.dtype == DType::kF32 && scratch.contiguous() && scratch.elements() >= per_thread * threads,
+                "attention scratch: {} {}, not {} of F32", scratch.elements(), dtype_name(scratch.dtype),
+                per_thread * threads);
 }
 
 float* thread_scratch(const TensorView& scratch, std::int64_t per_thread, int threads) {

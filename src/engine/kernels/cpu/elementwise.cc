@@ -36,6 +36,7 @@ void check_row_dropout(const Dropout& dropout, std::int64_t rows, std::int64_t c
   TRIREME_CHECK_GT(dropout.sequence, 0);
   TRIREME_CHECK_EQ(rows % dropout.sequence, 0);
   cpu::check_dropout(dropout, rows / dropout.sequence);
+  TRIREME_CHECK_GE(dropout.column_begin, 0);
   TRIREME_CHECK_LE(dropout.column_begin + columns, dropout.columns_total);
 }
 
@@ -110,6 +111,7 @@ void CpuKernels::activation_forward(ActivationType type, ConstTensorView gate, C
 
 void CpuKernels::activation_backward(ActivationType type, ConstTensorView d_out, ConstTensorView gate,
                                      ConstTensorView up, TensorView d_gate, TensorView d_up) {
+  TRIREME_CHECK(gate.empty() == d_gate.empty(), "gate and its gradient go together");
   const Rows<const float> d = readable(d_out, up.rows, up.columns, "d_out");
   const Rows<const float> u = readable(up, up.rows, up.columns, "up");
   const Rows<const float> g = gate.empty() ? Rows<const float>{} : readable(gate, up.rows, up.columns, "gate");

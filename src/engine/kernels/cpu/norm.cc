@@ -42,8 +42,9 @@ void CpuKernels::norm_forward(NormType type, ConstTensorView x, ConstTensorView 
   norm_apply(type, x, stats, weight, bias, y);
 }
 
-void CpuKernels::norm_apply(NormType, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
+void CpuKernels::norm_apply(NormType type, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
                             ConstTensorView bias, TensorView y) {
+  TRIREME_CHECK(type == NormType::kLayerNorm || bias.empty(), "an RMS norm has no bias");
   const Rows<const float> values = readable(x, x.rows, x.columns, "x");
   const Rows<const float> kept = readable(stats, x.rows, 2, "stats");
   const Rows<float> result = writable(y, x.rows, x.columns, "y");

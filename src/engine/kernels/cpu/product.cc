@@ -7,6 +7,8 @@
 #include <omp.h>
 
 #include "base/check.h"
+#include "engine/kernels/cpu/rows.h"
+#include "engine/kernels/cpu/simd.h"
 #include "engine/kernels/kernels.h"
 
 namespace trireme::kernels::cpu {
@@ -28,6 +30,41 @@ class ThreadCount {
   int before_;
 };
 
+// The library's products are chains of fused multiply-adds (kernels.h) only with AVX-512, and not for few rows or one
+// column: there it takes dot products or matrix times vector, whose sums have another order. Found for oneDNN 2.6 by
+// gemm_bits_test.cc.
+bool library_keeps_the_bits(const Product& p) {
+  constexpr std::int64_t kLeastRows = 16;
+  constexpr std::int64_t kLeastColumns = 2;
+  static const bool has_avx512 = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  return has_avx512 && p.m >= kLeastRows && p.n >= kLeastColumns;
+}
+
+void library_block(const Product& p, const float* a, const float* b, std::int64_t k, bool add) {
+  const dnnl_status_t status = dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, k, 1.0f, a,
+                                          p.a_stride, b, p.b_stride, add ? 1.0f : 0.0f, p.c, p.c_stride);
+  TRIREME_CHECK(status == dnnl_success, "dnnl_sgemm of {} x {} x {}: status {}", p.m, p.n, k, static_cast<int>(status));
+}
+
+void own_block(const Product& p, const float* a, const float* b, std::int64_t k, bool add, int threads) {
+  simd::BlockProduct all{.a = a,
+                         .a_row = p.transpose_a ? 1 : p.a_stride,
+                         .a_column = p.transpose_a ? p.a_stride : 1,
+                         .b_row = p.transpose_b ? 1 : p.b_stride,
+                         .b_column = p.transpose_b ? p.b_stride : 1,
+                         .c_stride = p.c_stride,
+                         .rows = p.m,
+                         .inner = k,
+                         .add = add};
+  parallel_pieces(threads, p.n, simd::kPanelColumns, [&](std::int64_t begin, std::int64_t end) {
+    simd::BlockProduct work = all;
+    work.b = b + begin * all.b_column;
+    work.c = p.c + begin;
+    work.columns = end - begin;
+    simd::block_product(work);
+  });
+}
+
 }  // namespace
 
 void multiply(const Product& p, int threads) {
@@ -40,15 +77,17 @@ void multiply(const Product& p, int threads) {
     return;
   }
   const ThreadCount count(threads);
+  const bool by_library = library_keeps_the_bits(p);
   for (std::int64_t begin = 0; begin < p.k; begin += kGemmKBlock) {
     const std::int64_t block = std::min(kGemmKBlock, p.k - begin);
     const float* a = p.a + (p.transpose_a ? begin * p.a_stride : begin);
     const float* b = p.b + (p.transpose_b ? begin : begin * p.b_stride);
-    const float beta = p.accumulate || begin > 0 ? 1.0f : 0.0f;
-    const dnnl_status_t status = dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, block, 1.0f,
-                                            a, p.a_stride, b, p.b_stride, beta, p.c, p.c_stride);
-    TRIREME_CHECK(status == dnnl_success, "dnnl_sgemm of {} x {} x {}: status {}", p.m, p.n, block,
-                  static_cast<int>(status));
+    const bool add = p.accumulate || begin > 0;
+    if (by_library) {
+      library_block(p, a, b, block, add);
+    } else {
+      own_block(p, a, b, block, add, threads);
+    }
   }
 }
 
