@@ -10,7 +10,7 @@ packages_of() {
         libdnnl-dev libhwy-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
         libxxhash-dev libgtest-dev libgmock-dev python3
       ;;
-    tidy) echo "$(packages_of build)" clang-format clang-tidy-16 ;;
+    tidy) echo "$(packages_of build)" clang-format clang-tidy-16 libomp-16-dev ;;
     coverage) echo "$(packages_of build)" gcovr ;;
     *)
       echo "tools/install.sh: no task '$1'; tasks: build, test, tidy, coverage" >&2

@@ -50,6 +50,12 @@ struct ResidentMemory {
   Bytes anonymous;  // anonymous plus shared-memory segments: what the ledger is compared with
 };
 
+// An exclusive claim on a path, given up when destroyed or when the process ends, however it ends.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 class Env {
  public:
   virtual ~Env() = default;
@@ -72,7 +78,12 @@ class Env {
   virtual void sync_directory(const std::string& path) = 0;
   virtual std::vector<std::string> list_directory(const std::string& path) = 0;  // names, sorted
 
+  // Claims a path (the file is made if absent and stays); null if another process, or this one, has it.
+  virtual std::unique_ptr<FileLock> try_lock(const std::string& path) = 0;
+
   virtual ResidentMemory resident_memory() = 0;
+  // Bytes that this process could still take: what the kernel counts as available, or what its control group leaves.
+  virtual Bytes available_memory() = 0;
   virtual std::int64_t process_id() = 0;
   virtual int core_count() = 0;
   virtual bool stderr_is_terminal() = 0;

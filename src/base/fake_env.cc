@@ -150,6 +150,7 @@ void FakeEnv::set_resident_memory(ResidentMemory memory) {
 
 Seconds FakeEnv::now() {
   const std::scoped_lock lock(mutex_);
+  clock_ += tick_;
   return {clock_};
 }
 
@@ -256,6 +257,21 @@ ResidentMemory FakeEnv::resident_memory() {
 }
 
 std::int64_t FakeEnv::process_id() { return kProcessId; }
+std::unique_ptr<FileLock> FakeEnv::try_lock(const std::string& path) {
+  class Lock : public FileLock {
+   public:
+    Lock(std::shared_ptr<std::set<std::string>> held, std::string path)
+        : held_(std::move(held)), path_(std::move(path)) {}
+    ~Lock() override { held_->erase(path_); }
+
+   private:
+    std::shared_ptr<std::set<std::string>> held_;
+    std::string path_;
+  };
+  if (!locked_->insert(path).second) return nullptr;
+  return std::make_unique<Lock>(locked_, path);
+}
+
 int FakeEnv::core_count() { return kCores; }
 
 void FakeEnv::count_operation(std::string_view operation, const std::string& path) {

@@ -53,6 +53,11 @@ class FakeEnv : public Env {
   void sync_directory(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
   ResidentMemory resident_memory() override;
+  Bytes available_memory() override { return available_memory_; }
+  // Every look at the clock moves it by so much.
+  void set_tick(Seconds tick) { tick_ = tick.count; }
+  void set_available_memory(Bytes bytes) { available_memory_ = bytes; }
+  std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   std::int64_t process_id() override;
   int core_count() override;
   bool stderr_is_terminal() override { return false; }
@@ -74,11 +79,14 @@ class FakeEnv : public Env {
   Names durable_names_;
   std::set<std::string> directories_;
   double clock_ = 0;
+  double tick_ = 0;
   std::int64_t byte_limit_ = -1;
   std::int64_t operations_ = 0;
   std::int64_t failing_operation_ = 0;
   bool fail_all_after_ = false;
   ResidentMemory resident_memory_;
+  Bytes available_memory_{std::int64_t{1} << 40};
+  std::shared_ptr<std::set<std::string>> locked_ = std::make_shared<std::set<std::string>>();
 };
 
 }  // namespace trireme

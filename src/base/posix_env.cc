@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -196,6 +197,17 @@ std::int64_t kilobytes_of(std::string_view text, std::string_view name) {
   return kilobytes * 1024;
 }
 
+class PosixLock : public FileLock {
+ public:
+  explicit PosixLock(int file) : file_(file) {}
+  ~PosixLock() override { ::close(file_); }
+  PosixLock(const PosixLock&) = delete;
+  PosixLock& operator=(const PosixLock&) = delete;
+
+ private:
+  int file_;
+};
+
 class PosixEnv : public Env {
  public:
   Seconds now() override {
@@ -313,6 +325,30 @@ class PosixEnv : public Env {
     }
     const std::string text = read_file("/proc/self/status");  // kernels without the roll-up
     return {{kilobytes_of(text, "VmRSS")}, {kilobytes_of(text, "RssAnon") + kilobytes_of(text, "RssShmem")}};
+  }
+
+  Bytes available_memory() override {
+    Bytes available{kilobytes_of(read_file("/proc/meminfo"), "MemAvailable")};
+    constexpr const char* kLimit = "/sys/fs/cgroup/memory.max";
+    constexpr const char* kUsed = "/sys/fs/cgroup/memory.current";
+    if (exists(kLimit) && exists(kUsed)) {
+      const std::string limit = read_file(kLimit);
+      if (!limit.starts_with("max")) {
+        const Bytes left{std::atoll(limit.c_str()) - std::atoll(read_file(kUsed).c_str())};
+        available = std::min(available, left);
+      }
+    }
+    return available;
+  }
+
+  std::unique_ptr<FileLock> try_lock(const std::string& path) override {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (file < 0) fail("lock", path, errno);
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0) return std::make_unique<PosixLock>(file);
+    const int reason = errno;
+    ::close(file);
+    if (reason == EWOULDBLOCK) return nullptr;
+    fail("lock", path, reason);
   }
 
   std::int64_t process_id() override { return ::getpid(); }

@@ -1,5 +1,8 @@
 #include "cli/arguments.h"
 
+#include <cstdio>
+#include <system_error>
+
 #include <CLI/CLI.hpp>
 
 #include "base/check.h"
@@ -11,7 +14,8 @@ namespace {
 
 class CliCommand : public Command {
  public:
-  explicit CliCommand(CLI::App& app) : app_(app) {}
+  explicit CliCommand(CLI::App& app, std::string full_name) : app_(app), full_name_(std::move(full_name)) {}
+  const std::string& full_name() const { return full_name_; }
 
   void positional(const std::string& name, std::string& value, const std::string& help, bool required) override {
     CLI::Option* option = app_.add_option(name, value, help);
@@ -37,7 +41,7 @@ class CliCommand : public Command {
   void run(std::function<ExitCode()> action) override { action_ = std::move(action); }
   Command& command(const std::string& name, const std::string& help) override {
     CLI::App* child = app_.add_subcommand(name, help);
-    children_.push_back(std::make_unique<CliCommand>(*child));
+    children_.push_back(std::make_unique<CliCommand>(*child, full_name_ + " " + name));
     return *children_.back();
   }
 
@@ -86,24 +90,52 @@ class CliCommand : public Command {
   }
 
   CLI::App& app_;
+  std::string full_name_;
   std::vector<std::unique_ptr<CliCommand>> children_;
   std::vector<std::pair<std::string, std::string>>* settings_ = nullptr;
   std::function<ExitCode()> action_;
 };
 
+// Standard error may be closed or full: that must not hide the exit code.
+void complain(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
 // What the parser refused, with the nearest known word where it was an unknown one.
 int usage_error(const CLI::ParseError& error, CliCommand& command, int argc, char** argv) {
-  fmt::print(stderr, "error: {}\n", error.what());
+  complain(fmt::format("error: {}\n", error.what()));
   const std::vector<std::string> known = command.known_options();
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (std::string(error.what()).find(word) == std::string::npos) continue;
     const std::string nearest = nearest_word(word, known);
-    if (!nearest.empty() && nearest != word) fmt::print(stderr, "did you mean {}?\n", nearest);
+    if (!nearest.empty() && nearest != word) complain(fmt::format("did you mean {}?\n", nearest));
     break;
   }
-  fmt::print(stderr, "`trireme {}--help` shows what there is\n", "");
+  complain(fmt::format("`{} --help` shows what there is\n", command.full_name()));
   return static_cast<int>(ExitCode::kUsage);
+}
+
+}  // namespace
+
+namespace {
+
+// The one place where exceptions of a command end.
+ExitCode act(CliCommand& command) {
+  try {
+    return command.act();
+  } catch (const Error& error) {
+    complain(fmt::format("error: {}\n", error.what()));
+    if (!error.hint().empty()) complain(fmt::format("hint: {}\n", error.hint()));
+    return error.code();
+  } catch (const std::bad_alloc&) {
+    complain("error: out of memory on the host\n");
+    return ExitCode::kDoesNotFit;
+  } catch (const std::system_error& error) {  // fmt's, where an output cannot be written
+    complain(fmt::format("error: {}\n", error.what()));
+    return ExitCode::kStorage;
+  } catch (const std::exception& error) {
+    complain(fmt::format("internal error: {}\n", error.what()));
+    return ExitCode::kInternal;
+  }
 }
 
 }  // namespace
@@ -111,7 +143,7 @@ int usage_error(const CLI::ParseError& error, CliCommand& command, int argc, cha
 ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>& declare) {
   CLI::App app("Trireme plans, trains and keeps alive one large transformer over many accelerators.", "trireme");
   app.require_subcommand(0, 1);
-  CliCommand root(app);
+  CliCommand root(app, "trireme");
   declare(root);
   try {
     app.parse(argc, argv);
@@ -119,19 +151,10 @@ ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>&
     if (error.get_exit_code() == 0) return static_cast<ExitCode>(app.exit(error));  // --help
     return static_cast<ExitCode>(usage_error(error, root.chosen(), argc, argv));
   }
-  try {
-    return root.chosen().act();
-  } catch (const Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    if (!error.hint().empty()) fmt::print(stderr, "hint: {}\n", error.hint());
-    return error.code();
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: out of memory on the host\n");
-    return ExitCode::kDoesNotFit;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "internal error: {}\n", error.what());
-    return ExitCode::kInternal;
-  }
+  const ExitCode code = act(root.chosen());
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  complain("error: standard output could not be written\n");
+  return code == ExitCode::kDone ? ExitCode::kStorage : code;
 }
 
 }  // namespace trireme::cli

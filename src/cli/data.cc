@@ -56,6 +56,13 @@ struct Inspected {
 };
 
 std::vector<Inspected> files_at(Env& env, const std::string& path, std::int64_t vocabulary) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+  if (vocabulary < 0 || vocabulary > kMostTokens) {
+    throw Error(Failure{.option = "--vocabulary",
+                        .value = fmt::format("{}", vocabulary),
+                        .rule = fmt::format("must be in [1, {}]", kMostTokens),
+                        .nearest = "50257"});
+  }
   const std::string directory = env.is_directory(path) ? path : directory_name(path);
   std::string tokenizer;
   if (env.exists(join_path(directory, data::kInfoFile))) {

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "cli/commands.h"
@@ -6,6 +8,31 @@
 #include "model/config.h"
 
 namespace trireme::cli {
+namespace {
+
+void check(const train::GenerateOptions& job, const model::Config& config) {
+  constexpr std::int64_t kMostTokens = 1'000'000;
+  if (job.tokens < 0 || job.tokens > kMostTokens) {
+    throw Error(Failure{.option = "--tokens",
+                        .value = fmt::format("{}", job.tokens),
+                        .rule = fmt::format("must be in [0, {}]", kMostTokens),
+                        .nearest = "200"});
+  }
+  if (job.context < 1 || job.context > config.max_positions) {
+    throw Error(Failure{.option = "--context",
+                        .value = fmt::format("{}", job.context),
+                        .rule = fmt::format("the model has positions for 1 to {} tokens", config.max_positions),
+                        .nearest = fmt::format("{}", config.max_positions)});
+  }
+  if (!(job.temperature >= 0.0) || !std::isfinite(job.temperature)) {
+    throw Error(Failure{.option = "--temperature",
+                        .value = fmt::format("{}", job.temperature),
+                        .rule = "must be a number of at least 0",
+                        .nearest = "0.8"});
+  }
+}
+
+}  // namespace
 
 void declare_sample(Command& root, Env& env) {
   struct Options {
@@ -35,14 +62,17 @@ void declare_sample(Command& root, Env& env) {
                                               config.vocabulary),
                           .nearest = ""});
     }
+    check(options->generate, config);
     train::GenerateOptions job = options->generate;
     job.model_directory = options->model;
     job.prompt = tokenizer->encode(options->prompt);
     job.seed = static_cast<std::uint64_t>(options->seed);
     job.threads = env.core_count();
     const std::unique_ptr<Log> log = make_stderr_log();
-    fmt::print("{}", options->prompt);
+    bool begun = false;  // nothing is printed before the model is there
     train::generate(env, *log, job, [&](std::int32_t token) {
+      if (!begun) fmt::print("{}", options->prompt);
+      begun = true;
       // A model with more rows than the tokenizer has tokens may name one that stands for nothing.
       const bool known = token < tokenizer->vocabulary_size();
       fmt::print("{}", known ? tokenizer->decode(std::span(&token, 1)) : std::string("?"));

@@ -1,22 +1,14 @@
-#include <atomic>
-#include <csignal>
+#include <cstdio>
 
 #include <fmt/format.h>
 
+#include "base/stop_signals.h"
 #include "cli/commands.h"
 #include "engine/train/trainer.h"
 #include "report/ledger_table.h"
 
 namespace trireme::cli {
 namespace {
-
-// A signal handler can reach nothing but a static. The first Ctrl-C asks for an end after the step, the second ends at
-// once, as if none had been caught.
-std::atomic<bool> interrupted{false};  // NOLINT
-
-void on_interrupt(int signal) {
-  if (interrupted.exchange(true)) std::signal(signal, SIG_DFL);
-}
 
 struct Options {
   std::string file;
@@ -56,6 +48,8 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
   if (json) {
     fmt::print("{}\n", Json::object({{"parameters", run.plan.table.total()},
                                      {"tokens_per_step", plan::tokens_per_step(run.config.batch)},
+                                     {"micro_batches", plan::micro_batches(run.config.layout, run.config.batch)},
+                                     {"run", parse_toml(train::to_toml(run.config), "run").or_throw()},
                                      {"predicted", report::ledger_json(predicted)}})
                            .dump(2));
     return ExitCode::kDone;
@@ -66,20 +60,25 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
 }
 
 ExitCode run_train(Env& env, Options options) {
+  if (options.out.rfind("--", 0) == 0) {
+    throw Error(Failure{.option = "--out", .value = options.out, .rule = "needs a directory", .nearest = ""});
+  }
   if (!options.out.empty()) options.settings.emplace_back("out.directory", options.out);
   if (options.overwrite) options.settings.emplace_back("out.overwrite", "true");
   const train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
   const train::ResolvedRun run = train::resolve_run(env, config);
-  if (options.dry_run) return dry_run(run, options.json);
+  if (options.dry_run) {
+    train::check_run(env, run);
+    return dry_run(run, options.json);
+  }
 
   const std::unique_ptr<Log> log = make_stderr_log();
-  fmt::print(stderr, "{}", train::describe_run(run));
-  std::signal(SIGINT, on_interrupt);
-  const train::TrainOutcome outcome =
-      train::train(env, *log, run,
-                   {.stop_requested = [] { return interrupted.load(); },
-                    .put = [](const std::string& text) { fmt::print(stderr, "{}", text); },
-                    .terminal = env.stderr_is_terminal()});
+  // A log that cannot be written must not end a run: what fputs says is passed over.
+  const auto put = [](const std::string& text) { std::fputs(text.c_str(), stderr); };
+  put(train::describe_run(run));
+  catch_stop_signals("\nstopping after this step, with the model saved; a second signal ends at once\n");
+  const train::TrainOutcome outcome = train::train(
+      env, *log, run, {.stop_requested = stop_requested, .put = put, .terminal = env.stderr_is_terminal()});
   if (options.json) {
     fmt::print("{}\n", outcome_json(outcome).dump(2));
   } else {

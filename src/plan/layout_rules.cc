@@ -30,6 +30,12 @@ std::string nearest_legal(std::int64_t value, std::int64_t most, const std::func
   return text.empty() ? "none" : text;
 }
 
+// The multiples of `part` next to a value, "30, 33".
+std::string nearest_multiples(std::int64_t value, std::int64_t part) {
+  const std::int64_t below = value / part * part;
+  return below > 0 ? fmt::format("{}, {}", below, below + part) : fmt::format("{}", part);
+}
+
 bool kv_heads_fit(const model::Config& config, std::int64_t tp) {
   return config.kv_heads % tp == 0 || tp % config.kv_heads == 0;
 }
@@ -53,6 +59,9 @@ Status check_degrees(const model::Config&, const Layout& layout, const Batch& ba
                          {"train.global_batch", batch.global_batch},
                          {"train.sequence", batch.sequence}}) {
     if (v.value < 1) return refuse(v.name, v.value, "must be at least 1", "1");
+    constexpr std::int64_t kMost = 1 << 24;
+    if (v.value > kMost)
+      return refuse(v.name, v.value, fmt::format("must be at most {}", kMost), fmt::format("{}", kMost));
   }
   if (layout.zero < 0 || layout.zero > 3) {
     return refuse("layout.zero", layout.zero, "there are ZeRO stages 0 to 3", layout.zero < 0 ? "0" : "3");
@@ -127,8 +136,7 @@ Status check_pipeline_rules(const model::Config& config, const Layout& layout, c
     return refuse("train.global_batch", batch.global_batch,
                   fmt::format("the interleaved schedule needs micro-batches ({}) that pp ({}) divides",
                               batch.global_batch / replicas, layout.pp),
-                  nearest_legal(batch.global_batch, batch.global_batch + replicas * layout.pp,
-                                [&](std::int64_t b) { return b % (replicas * layout.pp) == 0; }));
+                  nearest_multiples(batch.global_batch, replicas * layout.pp));
   }
   return ok_status();
 }
@@ -136,10 +144,9 @@ Status check_pipeline_rules(const model::Config& config, const Layout& layout, c
 Status check_batch_rules(const model::Config& config, const Layout& layout, const Batch& batch) {
   const std::int64_t part = checked_multiply(batch.micro_batch, layout.dp);
   if (batch.global_batch % part != 0) {
-    return refuse(
-        "train.global_batch", batch.global_batch,
-        fmt::format("micro_batch x dp ({} x {}) must divide it", batch.micro_batch, layout.dp),
-        nearest_legal(batch.global_batch, batch.global_batch + part, [&](std::int64_t b) { return b % part == 0; }));
+    return refuse("train.global_batch", batch.global_batch,
+                  fmt::format("micro_batch x dp ({} x {}) must divide it", batch.micro_batch, layout.dp),
+                  nearest_multiples(batch.global_batch, part));
   }
   constexpr std::int64_t kMostMicroBatches = 1 << 20;
   if (batch.global_batch / part > kMostMicroBatches) {

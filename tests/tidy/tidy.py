@@ -83,7 +83,7 @@ LIBRARIES = [
 
 ENV = r"src/base/posix_env\.cc"
 CLI = r"src/cli/.*"
-PROCESS = r"src/supervisor/\w*process\w*\.cc"
+PROCESS = r"src/(?:base|supervisor)/\w*process\w*\.cc"
 # Rule, pattern (in code, never in comments or strings), files where it is allowed, replacement.
 BANNED = [
     ("print", r"\b(?:std::)?(?:printf|fprintf|vprintf|puts|fputs|putchar)\s*\(|\bstd::(?:cout|cerr|clog)\b|"

@@ -29,7 +29,7 @@ void generate(Env& env, Log& log, const GenerateOptions& options, const std::fun
     throw Error(Failure{.option = "--prompt", .value = "", .rule = "needs at least one token", .nearest = ""});
   }
   const model::Config config = model::load_config(env, options.model_directory).or_throw();
-  const std::int64_t context = std::min(options.context, config.max_positions);
+  const std::int64_t context = options.context;
   parallel::RunPlan plan =
       parallel::make_run_plan(config, {}, {.global_batch = 1, .micro_batch = 1, .sequence = context},
                               {.threads = options.threads, .compute = DType::kF32, .evaluation_micro_batches = 1}, 0);

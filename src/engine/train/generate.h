@@ -17,7 +17,7 @@ struct GenerateOptions {
   std::string model_directory;       // config.json and safetensors
   std::vector<std::int32_t> prompt;  // at least one token
   std::int64_t tokens = 200;
-  std::int64_t context = 256;  // at most the model's positions
+  std::int64_t context = 128;  // at most the model's positions
   double temperature = 0.8;    // 0: the likeliest token
   std::uint64_t seed = 1;
   int threads = 1;

@@ -32,17 +32,20 @@ RunKey text_key(std::string name, std::string help, Field<std::string> field) {
 }
 
 template <class Integer>
-RunKey integer_key(std::string name, std::string help, Field<Integer> field, std::int64_t least) {
+RunKey integer_key(std::string name, std::string help, Field<Integer> field, std::int64_t least,
+                   std::int64_t most = std::int64_t{1} << 62) {
   return {.name = name,
           .kind = "integer",
           .help = std::move(help),
-          .set = [name, field, least](RunConfig& config, const Json& value) -> Status {
+          .set = [name, field, least, most](RunConfig& config, const Json& value) -> Status {
             if (!value.is_integer()) return wrong(name, value.dump(), "must be an integer");
             const std::int64_t n = value.as_integer();
             if (n < least)
               return wrong(name, value.dump(), fmt::format("must be at least {}", least), fmt::format("{}", least));
-            if constexpr (sizeof(Integer) < sizeof(n)) {
-              if (n > std::numeric_limits<Integer>::max()) return wrong(name, value.dump(), "is too large");
+            const std::int64_t highest = std::min<std::int64_t>(
+                most, sizeof(Integer) < sizeof(n) ? std::int64_t{std::numeric_limits<int>::max()} : most);
+            if (n > highest) {
+              return wrong(name, value.dump(), fmt::format("must be at most {}", highest), fmt::format("{}", highest));
             }
             field(config) = static_cast<Integer>(n);
             return ok_status();
@@ -123,7 +126,7 @@ std::vector<RunKey> train_keys() {
           [](RunConfig& c) -> std::uint64_t& { return c.seed; }, 0),
       integer_key<std::int64_t>(
           "train.threads", "compute threads of a rank; 0: all cores",
-          [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0),
+          [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0, 1024),
       integer_key<std::int64_t>(
           "train.global_batch", "sequences a step, over all ranks",
           [](RunConfig& c) -> std::int64_t& { return c.batch.global_batch; }, 1),
@@ -228,6 +231,8 @@ const RunKey* find_key(std::string_view name) {
 }
 
 Failure unknown_key(const std::string& name) {
+  if (name.rfind("checkpoint", 0) == 0)
+    return wrong(name, "", "checkpoints are not part of this build", "no such section");
   std::vector<std::string> known;
   for (const RunKey& key : run_keys()) known.push_back(key.name);
   return wrong(name, "", "unknown key", nearest_word(name, known));
@@ -244,7 +249,10 @@ Result<Json> override_value(const RunKey& key, const std::string& text) {
   std::int64_t integer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
   if (error == std::errc() && end == text.data() + text.size()) return Json(integer);
-  Result<double> number = parse_count(text);
+  double signed_number = 0.0;
+  const auto [number_end, number_error] = std::from_chars(text.data(), text.data() + text.size(), signed_number);
+  const bool plain = number_error == std::errc() && number_end == text.data() + text.size();
+  Result<double> number = plain ? Result<double>(signed_number) : parse_count(text);
   if (!number) return wrong(key.name, text, fmt::format("must be {} {}", key.kind == "integer" ? "an" : "a", key.kind));
   const double x = *number;
   constexpr double kLargest = 9e18;  // below 2^63
@@ -283,6 +291,16 @@ Status check_together(RunConfig& config, bool reduce_given) {
                  "must not be above optimizer.learning_rate", fmt::format("{}", config.learning_rate.peak));
   }
   const bool wsd = config.learning_rate.decay == optim::Decay::kWsd;
+  const bool decays =
+      config.learning_rate.decay != optim::Decay::kConstant && (!wsd || config.learning_rate.decay_steps > 0);
+  if (!decays && config.learning_rate.minimum > 0.0) {
+    return wrong("optimizer.min_learning_rate", fmt::format("{}", config.learning_rate.minimum),
+                 "is never reached: this schedule does not decay", "0");
+  }
+  if (config.layout.zero != 3 && config.layout.prefetch != plan::Layout{}.prefetch) {
+    return wrong("layout.prefetch", fmt::format("{}", config.layout.prefetch), "is of ZeRO stage 3 only",
+                 fmt::format("{}", plan::Layout{}.prefetch));
+  }
   if (!wsd && config.learning_rate.decay_steps > 0) {
     return wrong("optimizer.decay_steps", fmt::format("{}", config.learning_rate.decay_steps),
                  "is used by optimizer.decay = wsd only", "0");

@@ -1,6 +1,7 @@
 #include "engine/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -47,6 +48,23 @@ std::int64_t file_vocabulary(Env& env, const std::string& key, const std::string
   return info.vocabulary;
 }
 
+// data.json says how many tokens the files beside it have.
+void check_count(Env& env, const std::string& key, const std::string& path, const data::TokenFile& file) {
+  const std::string directory = directory_name(path);
+  if (!env.exists(join_path(directory, data::kInfoFile))) return;
+  const data::DataInfo info = data::load_data_info(env, directory).or_throw();
+  const std::string name = base_name(path);
+  const std::int64_t expected = name == data::kTrainFile        ? info.train_tokens
+                                : name == data::kValidationFile ? info.validation_tokens
+                                                                : file.tokens();
+  if (file.tokens() == expected) return;
+  throw Error(Failure{.option = key,
+                      .value = path,
+                      .rule = fmt::format("holds {} tokens, and {} beside it says {}: truncated, or of another text",
+                                          file.tokens(), data::kInfoFile, expected),
+                      .nearest = "trireme data tokenize TEXT --out DIR makes it again"});
+}
+
 data::Sampler open_tokens(Env& env, const std::string& key, const std::string& path, const ResolvedRun& run,
                           data::Order order) {
   if (!env.exists(path)) {
@@ -55,26 +73,89 @@ data::Sampler open_tokens(Env& env, const std::string& key, const std::string& p
                         .rule = "there is no such file",
                         .nearest = "trireme data tokenize TEXT --out DIR makes one"});
   }
-  return data::Sampler::open(env, {.path = path,
-                                   .vocabulary = file_vocabulary(env, key, path, run.plan.table.config),
-                                   .sequence = run.config.batch.sequence,
-                                   .seed = run.config.seed,
-                                   .order = order})
-      .or_throw();
+  data::Sampler sampler =
+      data::Sampler::open(env, {.path = path,
+                                .vocabulary = file_vocabulary(env, key, path, run.plan.table.config),
+                                .sequence = run.config.batch.sequence,
+                                .seed = run.config.seed,
+                                .order = order})
+          .or_throw();
+  check_count(env, key, path, sampler.file());
+  return sampler;
 }
 
-void prepare_directory(Env& env, const RunConfig& config) {
-  const std::string resolved = join_path(config.out, "run.toml");
-  if (env.exists(resolved) && !config.overwrite) {
+data::Sampler open_validation(Env& env, const ResolvedRun& run) {
+  const RunConfig& config = run.config;
+  data::Sampler sampler = open_tokens(env, "data.validation", config.validation_tokens, run, data::Order::kInOrder);
+  const std::int64_t available = sampler.samples_per_epoch() / config.batch.micro_batch;
+  if (config.validation_micro_batches > available) {
+    throw Error(Failure{.option = "train.validation_micro_batches",
+                        .value = fmt::format("{}", config.validation_micro_batches),
+                        .rule = fmt::format("{} holds {} micro-batches of {} x {} tokens", config.validation_tokens,
+                                            available, config.batch.micro_batch, config.batch.sequence),
+                        .nearest = available > 0 ? fmt::format("{}", available) : "a smaller train.micro_batch"});
+  }
+  return sampler;
+}
+
+// Files that a run writes. They are replaced only where overwriting was asked for.
+std::vector<std::string> run_files(Env& env, const std::string& out) {
+  std::vector<std::string> files{join_path(out, "run.toml"), join_path(out, "metrics.jsonl")};
+  const std::string model = join_path(out, "model");
+  if (env.exists(model) && env.is_directory(model)) {
+    for (const std::string& name : env.list_directory(model)) {
+      const bool ours = name == "config.json" || name.find(".safetensors") != std::string::npos;
+      if (ours) files.push_back(join_path(model, name));
+    }
+  }
+  return files;
+}
+
+void check_directory(Env& env, const RunConfig& config) {
+  if (env.exists(config.out) && !env.is_directory(config.out)) {
+    throw Error(Failure{.option = "out.directory", .value = config.out, .rule = "is a file", .nearest = ""});
+  }
+  if (config.overwrite || !env.exists(config.out)) return;
+  for (const std::string& file : run_files(env, config.out)) {
+    if (!env.exists(file)) continue;
     throw Error(Failure{.option = "out.directory",
                         .value = config.out,
-                        .rule = "holds a run already, and is not overwritten unless asked",
+                        .rule = fmt::format("holds {} already, and is not overwritten unless asked", base_name(file)),
                         .nearest = "another --out, or --overwrite"});
   }
-  env.make_directories(config.out);
-  const std::string metrics = join_path(config.out, "metrics.jsonl");
-  if (env.exists(metrics)) env.remove_file(metrics);
-  env.write_file_atomically(resolved, to_toml(config));
+}
+
+// Claims the directory, removes what an earlier run left, and keeps the resolved run.
+std::unique_ptr<FileLock> open_directory(Env& env, const RunConfig& config) {
+  env.make_directories(join_path(config.out, "model"));
+  std::unique_ptr<FileLock> lock = env.try_lock(join_path(config.out, ".lock"));
+  if (lock == nullptr) {
+    throw Error(Failure{.option = "out.directory",
+                        .value = config.out,
+                        .rule = "another run is writing there",
+                        .nearest = "another --out"});
+  }
+  check_directory(env, config);  // what came in between
+  for (const std::string& file : run_files(env, config.out)) {
+    if (env.exists(file)) env.remove_file(file);
+  }
+  RunConfig resolved = config;
+  resolved.overwrite = false;  // a consent for this time
+  env.write_file_atomically(join_path(config.out, "run.toml"), to_toml(resolved));
+  return lock;
+}
+
+// Refused before anything is allocated: the host has less left than the plan needs.
+void check_memory(Env& env, const parallel::RunPlan& plan) {
+  const Bytes needed = parallel::predicted_ledger(plan).peak_sum();
+  const Bytes available = env.available_memory();
+  if (needed <= available) return;
+  throw Error(
+      Failure{.option = "memory",
+              .value = format_bytes(needed),
+              .rule = fmt::format("the run needs that at its peak, and the host has {} left", format_bytes(available)),
+              .nearest = "a smaller train.micro_batch, --layout.recompute full, or a smaller model",
+              .code = ExitCode::kDoesNotFit});
 }
 
 class Run {
@@ -86,18 +167,15 @@ class Run {
         hooks_(hooks),
         tokens_(open_tokens(env, "data.train", run.config.train_tokens, run, data::Order::kShuffled)),
         progress_(hooks.terminal, run.config.steps, run.config.log_interval, hooks.put) {
-    if (!run.config.validation_tokens.empty()) {
-      validation_.emplace(
-          open_tokens(env, "data.validation", run.config.validation_tokens, run, data::Order::kInOrder));
-    }
+    if (!run.config.validation_tokens.empty()) validation_ = open_validation(env, run);
     const std::int64_t count = run.config.batch.micro_batch * run.config.batch.sequence;
     inputs_.resize(static_cast<std::size_t>(count));
     targets_.resize(inputs_.size());
   }
 
   TrainOutcome train() {
-    prepare_directory(env_, run_.config);
     start();
+    const std::unique_ptr<FileLock> lock = open_directory(env_, run_.config);
     telemetry::MetricsWriter metrics(env_, join_path(run_.config.out, "metrics.jsonl"));
     for (std::int64_t step = 1; step <= run_.config.steps; ++step) {
       const telemetry::StepRecord record = one_step(step);
@@ -105,7 +183,7 @@ class Run {
       progress_.step(record);
       outcome_.last = record;
       outcome_.steps_done = step;
-      if (hooks_.stop_requested && hooks_.stop_requested()) {
+      if (stop_asked()) {
         outcome_.interrupted = step < run_.config.steps;
         break;
       }
@@ -153,14 +231,17 @@ class Run {
     record.loss = result.loss;
     record.grad_norm = result.grad_norm;
     record.clip_factor = result.clip_factor;
-    record.step_s = env_.now().count - before;
+    record.step_s = std::max(env_.now().count - before, 1e-9);  // a clock may stand still
     const auto step_tokens = static_cast<double>(plan::tokens_per_step(batch));
     record.tokens = step * plan::tokens_per_step(batch);
     record.tokens_per_s = step_tokens / record.step_s;
     record.mfu = model::model_flops(run_.plan.table.config, batch.global_batch, batch.sequence).count /
                  (record.step_s * outcome_.gemm_flops_per_s);
     record.resident_bytes = env_.resident_memory().anonymous.count;
-    if (validation_due(step)) record.validation_loss = outcome_.validation_loss = validation_loss();
+    if (validation_due(step)) {
+      record.validation_loss = validation_loss();
+      if (record.validation_loss) outcome_.validation_loss = record.validation_loss;
+    }
     return record;
   }
 
@@ -170,16 +251,24 @@ class Run {
     return step == run_.config.steps || (interval > 0 && step % interval == 0);
   }
 
-  double validation_loss() {
+  bool stop_asked() const { return hooks_.stop_requested && hooks_.stop_requested(); }
+
+  // None where the run was asked to stop meanwhile.
+  std::optional<double> validation_loss() {
     const std::int64_t micro_batch = run_.config.batch.micro_batch;
-    const std::int64_t available = std::max<std::int64_t>(1, validation_->samples_per_epoch() / micro_batch);
-    const std::int64_t rounds = std::min(run_.config.validation_micro_batches, available);
+    const std::int64_t rounds = run_.config.validation_micro_batches;
     ExactSum sum;
     for (std::int64_t i = 0; i < rounds; ++i) {
+      if (stop_asked()) return std::nullopt;
       validation_->fill_batch(i * micro_batch, micro_batch, inputs_, targets_);
       sum.add(rank_->executor().evaluate(inputs_, targets_));
     }
-    return sum.value() / static_cast<double>(rounds * micro_batch * run_.config.batch.sequence);
+    const double loss = sum.value() / static_cast<double>(rounds * micro_batch * run_.config.batch.sequence);
+    if (!std::isfinite(loss)) {
+      throw Error(ExitCode::kDiverged, "train", "validation", fmt::format("the validation loss is {}", loss),
+                  "lower optimizer.learning_rate, lengthen warm-up, or clip");
+    }
+    return loss;
   }
 
   void finish() {
@@ -237,7 +326,21 @@ std::string describe_run(const ResolvedRun& run) {
   return text;
 }
 
+void check_run(Env& env, const ResolvedRun& run) {
+  open_tokens(env, "data.train", run.config.train_tokens, run, data::Order::kShuffled);
+  if (!run.config.validation_tokens.empty()) open_validation(env, run);
+  if (!run.config.model_weights.empty() && !env.exists(run.config.model_weights)) {
+    throw Error(Failure{.option = "model.weights",
+                        .value = run.config.model_weights,
+                        .rule = "there is no such file or directory",
+                        .nearest = ""});
+  }
+  check_directory(env, run.config);
+  check_memory(env, run.plan);
+}
+
 TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks) {
+  check_run(env, run);
   return Run(env, log, run, hooks).train();
 }
 

@@ -44,6 +44,9 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config);
 // The batch equation, the ledger, the resolved file: what --dry-run prints.
 std::string describe_run(const ResolvedRun& run);
 
+// Everything that can be refused before memory is taken or a file is written: data, weights, run directory, memory.
+void check_run(Env& env, const ResolvedRun& run);
+
 // Trains. Errors carry their exit code; the run directory is left as it is.
 TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks);
 

@@ -1,6 +1,7 @@
 #include "engine/train/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 #include <vector>
@@ -200,7 +201,12 @@ void export_model(Env& env, kernels::Device& device, const parallel::RunPlan& pl
   checkpoint::SafetensorsWriter writer(env, join_path(directory, checkpoint::kSafetensorsFile), std::move(specs));
   for_each_weight(plan, state, [&](const model::Parameter& parameter, const plan::LocalTensor& local, TensorView from) {
     for_each_piece(parameter, local, [&](const Piece& piece) {
-      writer.write_floats(parameter.name, load(device, from, piece.offset, piece.rows * piece.columns));
+      const std::vector<float> values = load(device, from, piece.offset, piece.rows * piece.columns);
+      if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
+        throw Error(ExitCode::kDiverged, "weights", "export", fmt::format("{} is not finite", parameter.name),
+                    "lower optimizer.learning_rate, lengthen warm-up, or clip");
+      }
+      writer.write_floats(parameter.name, values);
     });
   });
   writer.finish();

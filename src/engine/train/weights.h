@@ -21,6 +21,7 @@ void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& 
                     parallel::RankState& state);
 
 // directory/config.json and directory/model.safetensors, float32, written tensor by tensor (a run of one rank).
+// A weight that is not finite: Error(kDiverged), and no file.
 void export_model(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& directory,
                   parallel::RankState& state);
 

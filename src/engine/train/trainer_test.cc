@@ -1,0 +1,144 @@
+#include "engine/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/fake_env.h"
+#include "engine/data/tokenize.h"
+#include "model/test_configs.h"
+
+namespace trireme::train {
+namespace {
+
+class Trainer : public ::testing::Test {
+ protected:
+  Trainer() {
+    env_.set_tick(Seconds{0.1});
+    std::string text;
+    for (int i = 0; text.size() < 4000; ++i) text += "oar " + std::to_string(i % 17) + " stroke ";
+    env_.put_file("text.txt", text);
+    data::tokenize_text(env_, {.text_path = "text.txt", .out_directory = "data", .progress = {}}).or_throw();
+    model::Config config = model::small_llama();
+    config.vocabulary = 256;
+    env_.put_file("config.json", model::to_hugging_face(config).dump(2));
+  }
+
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  ResolvedRun resolved(Settings more = {}) {
+    Settings settings{{"model.config", "config.json"},
+                      {"data.train", "data/train.bin"},
+                      {"data.validation", "data/validation.bin"},
+                      {"train.steps", "3"},
+                      {"train.sequence", "16"},
+                      {"train.global_batch", "4"},
+                      {"train.micro_batch", "2"},
+                      {"train.threads", "1"},
+                      {"train.validation_micro_batches", "2"},
+                      {"out.directory", "out"}};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return resolve_run(env_, make_run_config(Json::object(), settings).or_throw());
+  }
+  TrainOutcome run(const Settings& more = {}, bool stop = false) {
+    return train(env_, log_, resolved(more),
+                 {.stop_requested = [stop] { return stop; }, .put = [](const std::string&) {}, .terminal = false});
+  }
+  // The exit code and message of a run that must not succeed.
+  std::pair<ExitCode, std::string> refusal(const Settings& more = {}) {
+    try {
+      run(more);
+    } catch (const Error& error) {
+      return {error.code(), error.what()};
+    }
+    return {ExitCode::kDone, ""};
+  }
+
+  FakeEnv env_;
+  MemoryLog log_;
+};
+
+TEST_F(Trainer, LeavesTheRunItsMetricsAndItsModel) {
+  const TrainOutcome outcome = run();
+  EXPECT_EQ(outcome.steps_done, 3);
+  EXPECT_FALSE(outcome.interrupted);
+  EXPECT_TRUE(outcome.validation_loss.has_value());
+  EXPECT_EQ(Ledger::first_difference(outcome.predicted, outcome.counted), "");
+  const std::string metrics = env_.read_file("out/metrics.jsonl");
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 3);
+  EXPECT_TRUE(env_.exists("out/model/model.safetensors"));
+  // The resolved file gives the same run again.
+  const RunConfig again = load_run_config(env_, "out/run.toml", {{"out.directory", "again"}}).or_throw();
+  train(env_, log_, resolve_run(env_, again), {.stop_requested = {}, .put = [](const std::string&) {}});
+  EXPECT_EQ(env_.read_file("again/model/model.safetensors"), env_.read_file("out/model/model.safetensors"));
+}
+
+TEST_F(Trainer, AnExistingRunIsKeptUnlessAsked) {
+  run();
+  const std::string metrics = env_.read_file("out/metrics.jsonl");
+  const auto [code, message] = refusal();
+  EXPECT_EQ(code, ExitCode::kUsage);
+  EXPECT_NE(message.find("out.directory"), std::string::npos);
+  EXPECT_EQ(env_.read_file("out/metrics.jsonl"), metrics);
+  env_.put_file("out/model/model.safetensors.index.json", "{}");  // of an older, sharded model
+  EXPECT_EQ(run({{"out.overwrite", "true"}}).steps_done, 3);
+  EXPECT_FALSE(env_.exists("out/model/model.safetensors.index.json"));
+  EXPECT_NE(env_.read_file("out/run.toml").find("overwrite = false"), std::string::npos);
+}
+
+TEST_F(Trainer, AFailedStartTouchesNothing) {
+  run();
+  const std::string metrics = env_.read_file("out/metrics.jsonl");
+  for (const Settings& wrong : std::vector<Settings>{{{"model.weights", "nowhere"}},
+                                                     {{"model.weights", "config.json"}},
+                                                     {{"data.train", "nowhere.bin"}},
+                                                     {{"train.validation_micro_batches", "1000"}}}) {
+    Settings settings = wrong;
+    settings.emplace_back("out.overwrite", "true");
+    EXPECT_NE(refusal(settings).first, ExitCode::kDone) << wrong[0].second;
+    EXPECT_EQ(env_.read_file("out/metrics.jsonl"), metrics) << wrong[0].second;
+  }
+}
+
+TEST_F(Trainer, TwoRunsDoNotShareADirectory) {
+  const std::unique_ptr<FileLock> other = env_.try_lock("out/.lock");
+  EXPECT_NE(refusal({{"out.overwrite", "true"}}).second.find("another run is writing there"), std::string::npos);
+}
+
+TEST_F(Trainer, WhatDoesNotFitIsRefusedBeforeItIsAllocated) {
+  env_.set_available_memory(Bytes{100'000});
+  const auto [code, message] = refusal();
+  EXPECT_EQ(code, ExitCode::kDoesNotFit);
+  EXPECT_NE(message.find("100.00 KB left"), std::string::npos) << message;
+  EXPECT_FALSE(env_.exists("out/run.toml"));
+}
+
+TEST_F(Trainer, ATokenFileMustBeWhatDataJsonSays) {
+  std::string tokens = env_.read_file("data/train.bin");
+  env_.put_file("data/train.bin", tokens.substr(0, tokens.size() - 200));
+  EXPECT_NE(refusal().second.find("truncated"), std::string::npos);
+}
+
+TEST_F(Trainer, AStopEndsAfterTheStepWithTheModelSaved) {
+  const TrainOutcome outcome = run({}, true);
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_EQ(outcome.steps_done, 1);
+  EXPECT_TRUE(env_.exists("out/model/model.safetensors"));
+}
+
+TEST_F(Trainer, ADivergedRunExportsNothing) {
+  const Settings wild{{"optimizer.learning_rate", "1e38"}, {"optimizer.clip_norm", "0"}};
+  EXPECT_EQ(refusal(wild).first, ExitCode::kDiverged);
+  Settings one_step = wild;
+  one_step.insert(one_step.end(), {{"train.steps", "1"}, {"data.validation", ""}});
+  env_.remove_file("out/run.toml");
+  env_.remove_file("out/metrics.jsonl");
+  EXPECT_EQ(refusal(one_step).first, ExitCode::kDiverged);
+  EXPECT_FALSE(env_.exists("out/model/model.safetensors"));
+}
+
+TEST_F(Trainer, OneRankIsWhatThisEngineRuns) {
+  for (const char* degree : {"layout.tp", "layout.pp", "layout.dp"}) {
+    EXPECT_NE(refusal({{degree, "2"}}).second.find(degree), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train
