@@ -82,8 +82,8 @@ void adamw(const AdamW& step, float* weights, const float* gradients, float* fir
 // The sum of squares of up to 256 elements in double: eight chains, as Kernels::square_blocks says.
 double square_block(const float* x, std::int64_t n);
 
-// A block of a product (kernels.h): c = or += a b, each element a chain of fused multiply-adds over ascending inner from
-// zero. Element (i, k) of a is a[i * a_row + k * a_column], (k, j) of b is b[k * b_row + j * b_column].
+// A block of a product (kernels.h): c = or += a b, each element a chain of fused multiply-adds over ascending inner
+// from zero. Element (i, k) of a is a[i * a_row + k * a_column], (k, j) of b is b[k * b_row + j * b_column].
 struct BlockProduct {
   const float* a = nullptr;
   std::int64_t a_row = 0;
