@@ -1,14 +1,14 @@
 // Speed of the CPU kernels, as tables on stdout.
 //   bench_kernels [gemm|attention|memory] [rounds]
 // Without a name: all three. Every figure is the median of `rounds` (7); variants that are compared take turns, so that
-// a busy machine slows all of them. Flops count a multiply-add as two, bytes what a kernel must read and write once.
+// a busy machine slows all of them. One thread's figures are of its own time; two threads' are of use on an idle
+// machine only. Flops count a multiply-add as two, bytes what a kernel must read and write once.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -26,17 +26,27 @@
 namespace trireme::kernels {
 namespace {
 
-using Work = std::function<void()>;
+struct Work {
+  int threads;
+  std::function<void()> run;
+};
+
+// The thread's own time where there is one thread, so that whatever else runs is not counted; else time on the wall.
+double now(int threads) {
+  timespec time{};
+  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 // Seconds of one call of each, medians of `rounds`, after one call to warm up.
 std::vector<double> measure(const std::vector<Work>& works, int rounds) {
   std::vector<std::vector<double>> times(works.size());
   for (int round = -1; round < rounds; ++round) {
     for (std::size_t i = 0; i < works.size(); ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      works[i]();
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      if (round >= 0) times[i].push_back(took.count());
+      const double begin = now(works[i].threads);
+      works[i].run();
+      const double took = now(works[i].threads) - begin;
+      if (round >= 0) times[i].push_back(took);
     }
   }
   std::vector<double> medians;
@@ -93,16 +103,17 @@ void bench_shape(const Shape& shape, int threads, int rounds) {
   CpuKernels kernels(threads);
   std::vector<Work> works;
   for (const std::int64_t block : {shape.k, std::int64_t{256}, std::int64_t{384}}) {
-    works.emplace_back([&, block] { product(shape, block, a.values.data(), b.values.data(), c.values.data()); });
+    works.push_back(
+        {threads, [&, block] { product(shape, block, a.values.data(), b.values.data(), c.values.data()); }});
   }
-  works.emplace_back([&] {
-    kernels.gemm({.a = a.view(),
-                  .transpose_a = shape.transpose_a,
-                  .b = b.view(),
-                  .transpose_b = shape.transpose_b,
-                  .c = c.view(),
-                  .accumulate = shape.accumulate});
-  });
+  works.push_back({threads, [&] {
+                     kernels.gemm({.a = a.view(),
+                                   .transpose_a = shape.transpose_a,
+                                   .b = b.view(),
+                                   .transpose_b = shape.transpose_b,
+                                   .c = c.view(),
+                                   .accumulate = shape.accumulate});
+                   }});
   omp_set_num_threads(threads);
   const std::vector<double> seconds = measure(works, rounds);
   const double flops = 2e-9 * static_cast<double>(shape.m * shape.n * shape.k);
@@ -146,28 +157,28 @@ void bench_attention_case(int threads, double probability, int rounds) {
   Tensor log_sum_exp(kSequences * kHeads, kSequence);
   Tensor scratch(1, threads * attention_backward_scratch(kSequence, kHeadDim));
   const auto part = [&](Tensor& fused, std::int64_t i) { return column_range(fused.view(), i * kWidth, kWidth); };
-  const Work forward = [&] {
-    kernels.attention_forward({.shape = shape,
-                               .q = part(qkv, 0),
-                               .k = part(qkv, 1),
-                               .v = part(qkv, 2),
-                               .out = out.view(),
-                               .log_sum_exp = log_sum_exp.view(),
-                               .scratch = scratch.view()});
-  };
-  const Work backward = [&] {
-    kernels.attention_backward({.shape = shape,
-                                .q = part(qkv, 0),
-                                .k = part(qkv, 1),
-                                .v = part(qkv, 2),
-                                .out = out.view(),
-                                .log_sum_exp = log_sum_exp.view(),
-                                .d_out = d_out.view(),
-                                .d_q = part(d_qkv, 0),
-                                .d_k = part(d_qkv, 1),
-                                .d_v = part(d_qkv, 2),
-                                .scratch = scratch.view()});
-  };
+  const Work forward{threads, [&] {
+                       kernels.attention_forward({.shape = shape,
+                                                  .q = part(qkv, 0),
+                                                  .k = part(qkv, 1),
+                                                  .v = part(qkv, 2),
+                                                  .out = out.view(),
+                                                  .log_sum_exp = log_sum_exp.view(),
+                                                  .scratch = scratch.view()});
+                     }};
+  const Work backward{threads, [&] {
+                        kernels.attention_backward({.shape = shape,
+                                                    .q = part(qkv, 0),
+                                                    .k = part(qkv, 1),
+                                                    .v = part(qkv, 2),
+                                                    .out = out.view(),
+                                                    .log_sum_exp = log_sum_exp.view(),
+                                                    .d_out = d_out.view(),
+                                                    .d_q = part(d_qkv, 0),
+                                                    .d_k = part(d_qkv, 1),
+                                                    .d_v = part(d_qkv, 2),
+                                                    .scratch = scratch.view()});
+                      }};
   const std::vector<double> seconds = measure({forward, backward}, rounds);
   // Two products forward and five backward, of the scores that the causal mask keeps.
   const double pair = 2e-9 * kSequences * kHeads * kHeadDim * kSequence * (kSequence + 1) / 2;
@@ -194,7 +205,7 @@ struct MemoryCase {
 void bench_memory_cases(const std::vector<MemoryCase>& cases, int rounds) {
   CpuKernels one(1), two(2);
   for (const MemoryCase& of : cases) {
-    const std::vector<double> seconds = measure({[&] { of.run(one); }, [&] { of.run(two); }}, rounds);
+    const std::vector<double> seconds = measure({{1, [&] { of.run(one); }}, {2, [&] { of.run(two); }}}, rounds);
     fmt::print("| {} | {:.1f} | {:.1f} | {:.1f} |\n", of.name, of.bytes / 1e6, of.bytes * 1e-9 / seconds[0],
                of.bytes * 1e-9 / seconds[1]);
   }

@@ -62,8 +62,9 @@ std::int64_t tokens_per_step(const Batch& batch);
 // tp divides heads, and divides or is divided by kv heads, divides ffn, is at most the vocabulary; sequence
 // parallelism: tp divides the sequence, tp > 1; pp * interleave <= layers; interleave > 1 needs the interleaved
 // schedule, pp > 1 and micro-batches divisible by pp; zero in 0..3; dp * micro_batch divides global_batch; sequence <=
-// max_positions; chunk_layers: chunks() entries >= 1 that sum to the layers; pp = 1 ignores no schedule option silently
-// (any schedule at pp = 1 runs micro-batches one after the other, which is what each of them is there).
+// max_positions; chunk_layers: chunks() entries >= 1 that sum to the layers; no number above 2^24, nor the number of
+// ranks, and at most 2^20 micro-batches a rank. At pp = 1 no schedule is refused: each keeps its order of work (gpipe
+// all forwards first, zb-h1 split backwards), without transfers.
 Status check_layout(const model::Config& config, const Layout& layout, const Batch& batch);
 
 struct Coordinates {

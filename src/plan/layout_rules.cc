@@ -1,8 +1,10 @@
 #include "plan/layout_rules.h"
 
+#include <algorithm>
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace trireme::plan {
 namespace {
@@ -67,10 +69,13 @@ Status check_degrees(const model::Config&, const Layout& layout, const Batch& ba
     return refuse("layout.zero", layout.zero, "there are ZeRO stages 0 to 3", layout.zero < 0 ? "0" : "3");
   }
   constexpr std::int64_t kMostRanks = 1 << 24;
-  const std::int64_t stages = static_cast<std::int64_t>(layout.tp) * layout.pp;
-  if (stages > kMostRanks || stages * layout.dp > kMostRanks) {
-    return refuse("layout.dp", layout.dp, fmt::format("dp x tp x pp must be at most {}", kMostRanks),
-                  "a smaller degree");
+  std::int64_t most = kMostRanks;
+  for (const Value& v : {Value{"layout.tp", layout.tp}, {"layout.pp", layout.pp}, {"layout.dp", layout.dp}}) {
+    if (v.value > most) {
+      return refuse(v.name, v.value, fmt::format("tp x pp x dp must be at most {}", kMostRanks),
+                    fmt::format("{}", most));
+    }
+    most /= v.value;
   }
   return ok_status();
 }
@@ -105,10 +110,15 @@ Status check_tensor_rules(const model::Config& config, const Layout& layout, con
 
 Status check_pipeline_rules(const model::Config& config, const Layout& layout, const Batch& batch) {
   const std::int64_t chunks = static_cast<std::int64_t>(layout.pp) * layout.interleave;
+  if (layout.interleave > config.layers) {
+    return refuse("layout.interleave", layout.interleave,
+                  fmt::format("every chunk has at least one of the layers ({})", config.layers),
+                  fmt::format("{}", config.layers));
+  }
   if (chunks > config.layers) {
     return refuse("layout.pp", layout.pp,
                   fmt::format("pp x interleave ({}) must be at most the layers ({})", chunks, config.layers),
-                  fmt::format("{}", std::max<std::int64_t>(1, config.layers / layout.interleave)));
+                  fmt::format("{}", config.layers / layout.interleave));
   }
   const bool interleaved = layout.schedule == ScheduleKind::kInterleaved;
   if (layout.interleave > 1 && !interleaved) {
@@ -122,13 +132,15 @@ Status check_pipeline_rules(const model::Config& config, const Layout& layout, c
   }
   if (!layout.chunk_layers.empty()) {
     std::int64_t sum = 0;
-    for (int layers : layout.chunk_layers) {
-      if (layers < 1) return refuse("layout.chunk_layers", layers, "every chunk has at least one layer", "1");
-      sum += layers;
-    }
-    if (static_cast<std::int64_t>(layout.chunk_layers.size()) != chunks || sum != config.layers) {
-      return refuse("layout.chunk_layers", sum,
-                    fmt::format("must be {} numbers that sum to {} layers", chunks, config.layers), "");
+    for (int layers : layout.chunk_layers) sum += layers;
+    if (std::ranges::min(layout.chunk_layers) < 1 || sum != config.layers ||
+        static_cast<std::int64_t>(layout.chunk_layers.size()) != chunks) {
+      return Failure{
+          .option = "layout.chunk_layers",
+          .value = fmt::format("[{}]", fmt::join(layout.chunk_layers, ", ")),
+          .rule = fmt::format("must be {} numbers of at least 1 that sum to the layers ({})", chunks, config.layers),
+          .nearest =
+              fmt::format("{}", fmt::join(balanced_chunks(config, static_cast<int>(chunks), batch.sequence), ", "))};
     }
   }
   const std::int64_t replicas = batch.micro_batch * layout.dp;

@@ -36,7 +36,9 @@ TEST(CheckLayout, RefusesWithOptionRuleAndNearestLegalValues) {
       {"layout.tp", {.tp = 0}, kBatch, "1"},
       {"layout.pp", {.pp = -1}, kBatch, "1"},
       {"layout.dp", {.dp = 0}, kBatch, "1"},
-      {"layout.dp", {.tp = 8, .dp = 1 << 30}, kBatch, ""},
+      {"layout.dp", {.tp = 8, .dp = 1 << 23}, kBatch, "2097152"},
+      {"layout.tp", {.tp = 1 << 30}, kBatch, "16777216"},
+      {"layout.pp", {.tp = 4, .pp = 1 << 23, .dp = 1 << 23}, kBatch, "4194304"},
       {"layout.pp", {.pp = 11}, kBatch, "10"},
       {"layout.pp", {.pp = 4, .interleave = 3, .schedule = ScheduleKind::kInterleaved}, kBatch, "3"},
       {"layout.interleave", {.pp = 2, .interleave = 2}, kBatch, "interleaved"},
@@ -45,13 +47,18 @@ TEST(CheckLayout, RefusesWithOptionRuleAndNearestLegalValues) {
       {"layout.zero", {.zero = -1}, kBatch, "0"},
       {"layout.sequence_parallel", {.sequence_parallel = true}, kBatch, "false"},
       {"layout.prefetch", {.prefetch = 0}, kBatch, "1"},
-      {"layout.chunk_layers", {.pp = 2, .chunk_layers = {5, 4}}, kBatch, ""},
-      {"layout.chunk_layers", {.pp = 2, .chunk_layers = {10, 0}}, kBatch, "1"},
-      {"layout.chunk_layers", {.pp = 2, .chunk_layers = {10}}, kBatch, ""},
+      {"layout.interleave", {.pp = 2, .interleave = 11, .schedule = ScheduleKind::kInterleaved}, kBatch, "10"},
+      {"layout.chunk_layers", {.pp = 2, .chunk_layers = {5, 4}}, kBatch, "5, 5"},
+      {"layout.chunk_layers", {.pp = 2, .chunk_layers = {10, 0}}, kBatch, "5, 5"},
+      {"layout.chunk_layers", {.pp = 2, .chunk_layers = {10}}, kBatch, "5, 5"},
       {"train.sequence", {}, {32, 1, 65}, "64"},
       {"train.sequence", {.tp = 2, .sequence_parallel = true}, {32, 1, 15}, "14, 16"},
       {"train.sequence", {}, {32, 1, 0}, "1"},
+      {"train.sequence", {}, {32, 1, std::int64_t{1} << 62}, "16777216"},
       {"train.micro_batch", {}, {32, 0, 16}, "1"},
+      {"train.micro_batch", {}, {32, std::int64_t{1} << 62, 16}, "16777216"},
+      {"train.global_batch", {.dp = 4}, {std::int64_t{1} << 62, 1, 16}, "16777216"},
+      {"train.global_batch", {.dp = 1 << 20}, {9'999'999, 10'000'000, 16}, "10485760000000"},
       {"train.global_batch", {.dp = 3}, kBatch, "30, 33"},
       {"train.global_batch", {.pp = 3, .interleave = 2, .schedule = ScheduleKind::kInterleaved}, kBatch, "30, 33"},
   };
@@ -64,6 +71,8 @@ TEST(CheckLayout, RefusesWithOptionRuleAndNearestLegalValues) {
     EXPECT_EQ(status.failure().code, ExitCode::kUsage);
   }
   EXPECT_TRUE(check_layout(llama(), {.tp = 8, .pp = 2, .dp = 4}, kBatch).ok());
+  const Status uneven = check_layout(llama(), {.pp = 2, .chunk_layers = {7, 4}}, kBatch);
+  EXPECT_EQ(uneven.failure().value, "[7, 4]");
 }
 
 TEST(Layout, CoordinatesAndRanksAreInverse) {

@@ -26,6 +26,12 @@ constexpr StaticKindName kStaticKinds[] = {
     {StaticKind::kWorkspace, "workspace"},
 };
 
+// Narrower types need master weights and statistics of their own type, which these sizes do not have.
+void check_compute(const RunInputs& inputs) {
+  TRIREME_CHECK(inputs.compute == DType::kF32 || inputs.compute == DType::kF64, "no sizes for a {} run",
+                dtype_name(inputs.compute));
+}
+
 class StaticList {
  public:
   StaticList(const model::ParameterTable& table, const Layout& layout, const Batch& batch, const RunInputs& inputs,
@@ -33,6 +39,7 @@ class StaticList {
       : table_(table), layout_(layout), batch_(batch), inputs_(inputs), rank_(rank) {}
 
   std::vector<StaticBuffer> make() {
+    check_compute(inputs_);
     const std::vector<ShardUnit> units = shard_units(table_, layout_, rank_);
     for (std::size_t i = 0; i < units.size(); ++i) add_unit(units[i], static_cast<int>(i));
     bool embedding = false, head = false;
@@ -130,10 +137,16 @@ std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, con
 }
 
 BookingTable::BookingTable(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
-                           const RunInputs& inputs, const RankProgram& program)
+                           const RunInputs& inputs, int rank, const RankProgram& program)
     : config_(table.config), element_(dtype_size(inputs.compute)), program_(program) {
   const model::LocalWidths widths = local_widths(table.config, layout, batch);
+  check_compute(inputs);
   boundary_ = Bytes{widths.sequence_tokens * table.config.hidden * element_};
+  const ShardUnit& first = program.shard_units.front();
+  if (table.config.tied_embeddings && first.unit == 0) {
+    const int dp_index = coordinates_of(layout, rank).dp;
+    tied_boundary_ = Bytes{tied_elements(first, layout, dp_index, layout.zero >= 1) * element_};
+  }
   for (model::UnitKind unit : {model::UnitKind::kEmbedding, model::UnitKind::kDecoder, model::UnitKind::kHead}) {
     for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
       const model::ActivationShape shape = model::activation_shape(table.config, entry, widths);
@@ -152,7 +165,7 @@ Booking BookingTable::operator()(const Instruction& instruction) const {
     }
     case Op::kAllocateBoundary:
     case Op::kFreeBoundary:
-      return {MemoryClass::kCommunicationBuffers, {boundary_}};
+      return {MemoryClass::kCommunicationBuffers, {instruction.tied_head ? tied_boundary_ : boundary_}};
     case Op::kGather:
     case Op::kRelease:
       return {MemoryClass::kGatheredParameters, {Bytes{shard_unit_of(program_, instruction).elements * element_}}};
@@ -171,7 +184,7 @@ Ledger predict_memory(const model::ParameterTable& table, const Layout& layout, 
     ledger.book(buffer.memory_class, buffer.bytes);
   }
   const auto walk = [&](const RankProgram& program) {
-    const BookingTable bookings(table, layout, batch, inputs, program);
+    const BookingTable bookings(table, layout, batch, inputs, rank, program);
     for (const Instruction& instruction : program.instructions) {
       if (!allocates(instruction.op) && !frees(instruction.op)) continue;
       const Booking booking = bookings(instruction);

@@ -17,7 +17,7 @@ namespace trireme::plan {
 // What the prediction needs to know of the run beyond model, layout and batch.
 struct RunInputs {
   int threads = 1;                            // compute threads of a rank: attention's scratch is a strip a thread
-  DType compute = DType::kF32;                // weights, activations, gradients (kF64: the reference run)
+  DType compute = DType::kF32;                // weights, activations, gradients: kF32, or kF64 (the reference run)
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
 };
 
@@ -59,7 +59,7 @@ struct Booking {
 class BookingTable {
  public:
   BookingTable(const model::ParameterTable& table, const Layout& layout, const Batch& batch, const RunInputs& inputs,
-               const RankProgram& program);
+               int rank, const RankProgram& program);
   Booking operator()(const Instruction& instruction) const;
 
  private:
@@ -67,6 +67,7 @@ class BookingTable {
   std::int64_t element_;
   const RankProgram& program_;
   Bytes boundary_;
+  Bytes tied_boundary_;
   std::array<std::array<std::vector<Bytes>, model::kActivationGroupCount>, 3> groups_;  // by unit kind
 };
 

@@ -118,6 +118,57 @@ TEST(Memory, FirstStageOfOneFOneBHoldsAsManyMicroBatchesAsStages) {
   EXPECT_GT(activations(ScheduleKind::kOneFOneB, 0), 2 * activations(ScheduleKind::kOneFOneB, 3));
 }
 
+TEST(Memory, ZeroStagesAreTheSameWhereNothingIsSharded) {
+  const model::ParameterTable table = model::make_parameter_table(model::small_llama());
+  const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 16};
+  const Ledger plain = predict_memory(table, {.tp = 2, .pp = 2}, batch, {}, 1);
+  for (int zero = 1; zero <= 3; ++zero) {
+    const Layout layout{.tp = 2, .pp = 2, .zero = zero, .reduce = default_reduce(zero)};
+    EXPECT_EQ(Ledger::first_difference(plain, predict_memory(table, layout, batch, {}, 1)), "") << zero;
+  }
+}
+
+// One unit ahead: the unit at work and the next one are gathered.
+TEST(Memory, GatheredWeightsAreThePairsOfNeighbours) {
+  const model::ParameterTable table = model::make_parameter_table(model::small_llama());
+  const Layout layout{.dp = 2, .zero = 3, .reduce = ReduceWhen::kMicrobatch};
+  const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 16};
+  const std::vector<ShardUnit> units = shard_units(table, layout, 0);
+  std::int64_t pair = 0, largest = 0, flat = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (i > 0) pair = std::max(pair, units[i - 1].elements + units[i].elements);
+    largest = std::max(largest, units[i].elements);
+    flat += units[i].elements;
+  }
+  const Ledger ledger = predict_memory(table, layout, batch, {}, 0);
+  EXPECT_EQ(ledger.peak(MemoryClass::kGatheredParameters).count, pair * 4);
+  // Gradients: the shards, and one unit's buffer for a micro-batch.
+  EXPECT_EQ(ledger.peak(MemoryClass::kGradients).count, (flat / 2 + largest) * 4);
+}
+
+// 53 x 16 weights, 1024 elements flat: the shards of two ranks hold 512 and 336 of them.
+TEST(Memory, TheTiedCopysGradientIsBookedWhereItArrives) {
+  model::Config c = model::small_llama();
+  c.tied_embeddings = true;
+  const model::ParameterTable table = model::make_parameter_table(c);
+  const Batch batch{.global_batch = 2, .micro_batch = 1, .sequence = 1};
+  const auto buffers = [&](int zero, int rank) {
+    const Layout layout{.pp = 2, .dp = 2, .zero = zero, .reduce = default_reduce(zero)};
+    return predict_memory(table, layout, batch, {}, rank).peak(MemoryClass::kCommunicationBuffers).count;
+  };
+  EXPECT_EQ(buffers(0, 0), 53 * 16 * 4);
+  EXPECT_EQ(buffers(0, 1), 16 * 4);  // the last stage: a boundary of one token
+  for (int zero : {1, 2, 3}) {
+    EXPECT_EQ(buffers(zero, 0), 512 * 4);
+    EXPECT_EQ(buffers(zero, 2), 336 * 4);
+  }
+}
+
+TEST(Memory, TypesWithoutSizesAreRefused) {
+  const model::ParameterTable table = model::make_parameter_table(model::small_llama());
+  EXPECT_THROW(static_buffers(table, {}, {1, 1, 1}, {.compute = DType::kBF16}, 0), InternalError);
+}
+
 TEST(Workspace, LogitRowsAreABlockOrTheMicroBatch) {
   EXPECT_EQ(logit_rows({8, 8, 512}), 256);
   EXPECT_EQ(logit_rows({1, 1, 300}), 256);

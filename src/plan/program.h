@@ -23,7 +23,8 @@ enum class Op {
   kFree,
   // Boundary buffers of a chunk (class communication buffers): the output of its last unit on its way to the next
   // stage, the gradient of its first unit's input on its way back. A received activation lands in the first unit's
-  // kInput, a received gradient in the last unit's kOutputGradient.
+  // kInput, a received gradient in the last unit's kOutputGradient. With tied_head: where the gradient of the head's
+  // copy of a tied embedding arrives at the embedding's stage, around kSumTied.
   kAllocateBoundary,
   kFreeBoundary,
   kSendActivation,

@@ -46,6 +46,10 @@ void ProgramBuilder::boundary(Op op, const Chunk& chunk, int micro_batch, bool b
   program_.instructions.back().backward = backward;
 }
 
+void ProgramBuilder::tied_boundary(Op op) {
+  program_.instructions.push_back({.op = op, .unit = 0, .tied_head = true, .backward = true});
+}
+
 void ProgramBuilder::transfer(Op op, const Chunk& chunk, int micro_batch, int peer_stage) {
   const bool at_end = op == Op::kSendActivation || op == Op::kReceiveGradient;
   emit(op, chunk, at_end ? chunk.end_unit - 1 : chunk.first_unit, micro_batch);
@@ -229,8 +233,11 @@ void ProgramBuilder::end_of_step() {
   const int other = !in_tied_group ? -1 : rank_ == tied[0] ? tied[1] : tied[0];
   const bool tied_here = table_.config.tied_embeddings && (layout_.pp == 1 || in_tied_group);
   if (tied_here) {
+    const bool receives = in_tied_group && rank_ == tied[0];
+    if (receives) tied_boundary(Op::kAllocateBoundary);
     emit(Op::kSumTied, none, -1, -1);
     program_.instructions.back().peer = other;
+    if (receives) tied_boundary(Op::kFreeBoundary);
   }
   emit(Op::kGradientNorm, none, -1, -1);
   for (const ShardUnit& shard : program_.shard_units) {

@@ -34,6 +34,7 @@ class ProgramBuilder {
   void groups(Op op, const Chunk& chunk, int unit, int micro_batch,
               std::initializer_list<model::ActivationGroup> wanted);
   void boundary(Op op, const Chunk& chunk, int micro_batch, bool backward);
+  void tied_boundary(Op op);
   void transfer(Op op, const Chunk& chunk, int micro_batch, int peer_stage);
 
   // ZeRO 3: gathers what the next units of a pass need, and releases what nobody needs any more (a tied embedding may

@@ -1,5 +1,6 @@
 #include "plan/program_check.h"
 
+#include <array>
 #include <map>
 #include <set>
 #include <tuple>
@@ -66,9 +67,9 @@ class Checker {
     return buffers_.count(head) > 0 ? "" : "the tied weights are not gathered";
   }
 
-  std::string gradient_there(int unit, int m) const {
+  std::string gradient_there(int unit, int m, bool tied_head = false) const {
     if (layout_.dp == 1 || layout_.reduce == ReduceWhen::kStep) return "";
-    return buffers_.count({'g', unit, m, false}) > 0 ? "" : "no gradient buffer is open";
+    return buffers_.count({'g', unit, m, tied_head}) > 0 ? "" : "no gradient buffer is open";
   }
 
   // Where a unit's output goes, or its input's gradient.
@@ -112,7 +113,7 @@ class Checker {
 
   std::string work(const Instruction& i) {
     const int m = i.micro_batch;
-    ++done_[{i.op, i.unit, m}];
+    ++done_[{i.op, i.unit, m, i.tied_head}];
     switch (i.op) {
       case Op::kForward:
         if (!all_live(i.unit, m,
@@ -132,6 +133,7 @@ class Checker {
           return "a buffer is missing";
         }
         if (i.op == Op::kRecompute) return weights_there(i.unit, false);
+        if (times(Op::kRecompute, i.unit, m) != (drops(i.unit) ? 1 : 0)) return "what was dropped is not made again";
         if (!all_live(i.unit, m, {ActivationGroup::kOutputGradient, ActivationGroup::kGradient})) {
           return "a gradient's buffer is missing";
         }
@@ -145,19 +147,51 @@ class Checker {
           return "a buffer is missing";
         }
         return gradient_there(i.unit, m);
+      case Op::kReduce:
+        return gradient_there(i.unit, m, i.tied_head);
+      case Op::kSumTied:
+        return i.peer < 0 || program_.chunks.front().first_unit > 0 || buffers_.count({'b', 0, -1, true}) > 0
+                   ? ""
+                   : "the copy's gradient has no place to go";
       default:
         return "";
     }
   }
 
-  int times(Op op, int unit, int m) const {
-    const auto found = done_.find({op, unit, m});
+  bool drops(int unit) const {
+    return has(unit, ActivationGroup::kRemade) || has(unit, ActivationGroup::kRemadeForWeight);
+  }
+  int times(Op op, int unit, int m, bool tied_head = false) const {
+    const auto found = done_.find({op, unit, m, tied_head});
     return found == done_.end() ? 0 : found->second;
   }
 
-  // A training program has an update; then every unit does all of its work for every micro-batch.
+  // Gradients over the data axis, and the update, of every shard unit.
+  std::string shard_counts(bool training) const {
+    const bool each_micro_batch = layout_.reduce == ReduceWhen::kMicrobatch;
+    const bool gathers = layout_.dp > 1 && (layout_.zero == 1 || layout_.zero == 2);
+    for (const ShardUnit& shard : program_.shard_units) {
+      for (int m = 0; m < micro_batches_; ++m) {
+        const bool reduces = training && layout_.dp > 1 && (each_micro_batch || m == micro_batches_ - 1);
+        if (times(Op::kReduce, shard.unit, m, shard.tied_head) != (reduces ? 1 : 0)) {
+          return fmt::format("the gradient of unit {} is reduced a wrong number of times for micro-batch {}",
+                             shard.unit, m);
+        }
+      }
+      const int updates = training && shard.holds_moments ? 1 : 0;
+      if (times(Op::kUpdate, shard.unit, -1, shard.tied_head) != updates ||
+          times(Op::kGatherUpdated, shard.unit, -1, shard.tied_head) != (gathers ? updates : 0)) {
+        return fmt::format("unit {}: wrong updates", shard.unit);
+      }
+    }
+    return "";
+  }
+
+  // A training program takes the gradient's norm; then every unit does all of its work for every micro-batch.
   std::string counts() const {
-    const bool training = times(Op::kGradientNorm, -1, -1) > 0;
+    const int norms = times(Op::kGradientNorm, -1, -1);
+    const bool training = norms > 0;
+    if (norms > 1) return "the gradient's norm is taken twice";
     for (const Chunk& chunk : program_.chunks) {
       for (int unit = chunk.first_unit; unit < chunk.end_unit; ++unit) {
         for (int m = 0; m < (training ? micro_batches_ : 1); ++m) {
@@ -168,10 +202,13 @@ class Checker {
               times(Op::kBackwardWeight, unit, m) != (training && weight ? 1 : 0)) {
             return fmt::format("unit {} micro-batch {}: wrong backward passes", unit, m);
           }
+          if (times(Op::kEvaluateLoss, unit, m) != (!training && !weight ? 1 : 0)) {
+            return fmt::format("unit {} micro-batch {}: wrong evaluations of the loss", unit, m);
+          }
         }
       }
     }
-    return "";
+    return shard_counts(training);
   }
 
   const model::ParameterTable& table_;
@@ -181,7 +218,7 @@ class Checker {
   std::array<std::set<ActivationGroup>, 3> groups_;
   std::set<Group> live_;
   std::set<BufferKey> buffers_;
-  std::map<std::tuple<Op, int, int>, int> done_;
+  std::map<std::tuple<Op, int, int, bool>, int> done_;
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 #pragma once
 
 // Proves a rank's program: what it allocates it frees, nothing is used before or after it exists, gathers and gradient
-// buffers are balanced, and every unit goes forward once and backward once for each micro-batch.
+// buffers are balanced, every unit goes forward once and backward once for each micro-batch (and is recomputed where
+// something was dropped), every gradient is reduced as often as `reduce` says, and every shard unit is updated once.
 
 #include <string>
 

@@ -84,6 +84,22 @@ TEST(Program, ZeroThreeGathersAheadAndReleases) {
   }
 }
 
+// With one replica there is nothing to shard: the very same program.
+TEST(Program, ZeroStagesAreTheSameWhereNothingIsSharded) {
+  for (RandomLayout r : random_layouts(60, 13)) {
+    r.layout.dp = 1;
+    r.batch.global_batch = r.batch.micro_batch * r.layout.pp * 2;
+    const model::ParameterTable table = model::make_parameter_table(r.config);
+    const int rank = r.layout.world() - 1;
+    r.layout.zero = 0;
+    const RankProgram plain = make_program(table, r.layout, r.batch, rank);
+    for (int zero = 1; zero <= 3; ++zero) {
+      r.layout.zero = zero;
+      EXPECT_EQ(make_program(table, r.layout, r.batch, rank).instructions, plain.instructions) << describe(r.layout);
+    }
+  }
+}
+
 struct Fault {
   const char* name;
   std::function<void(std::vector<Instruction>&)> plant;
@@ -99,7 +115,7 @@ TEST(ProgramCheck, FindsPlantedFaults) {
   };
   std::vector<Fault> faults;
   for (Op op : {Op::kAllocate, Op::kFree, Op::kGather, Op::kRelease, Op::kForward, Op::kBackwardInput,
-                Op::kBackwardWeight, Op::kOpenGradient, Op::kCloseGradient}) {
+                Op::kBackwardWeight, Op::kOpenGradient, Op::kCloseGradient, Op::kRecompute, Op::kReduce, Op::kUpdate}) {
     faults.push_back({op_name(op).data(), [=](std::vector<Instruction>& list) { list.erase(first(list, op)); }});
     faults.push_back({"twice", [=](std::vector<Instruction>& list) {
                         const Instruction copy = *first(list, op);
@@ -112,6 +128,42 @@ TEST(ProgramCheck, FindsPlantedFaults) {
     fault.plant(program.instructions);
     EXPECT_NE(check_program(table, layout, batch, program), "") << fault.name;
   }
+}
+
+TEST(ProgramCheck, FindsFaultsOfTheEndOfAStep) {
+  model::Config c = model::small_llama();
+  c.tied_embeddings = true;
+  const Layout layout{.pp = 2, .dp = 2, .zero = 1};
+  const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 8};
+  const model::ParameterTable table = model::make_parameter_table(c);
+  const RankProgram right = make_program(table, layout, batch, 0);
+  ASSERT_EQ(check_program(table, layout, batch, right), "");
+  const auto tied_buffer = [](const Instruction& i) {
+    return i.tied_head && (i.op == Op::kAllocateBoundary || i.op == Op::kFreeBoundary);
+  };
+  RankProgram homeless = right;
+  EXPECT_EQ(std::erase_if(homeless.instructions, tied_buffer), 2U);
+  EXPECT_NE(check_program(table, layout, batch, homeless), "");
+  for (Op op : {Op::kReduce, Op::kUpdate, Op::kGatherUpdated}) {
+    RankProgram wrong = right;
+    EXPECT_GT(std::erase_if(wrong.instructions, [&](const Instruction& i) { return i.op == op; }), 0U);
+    EXPECT_NE(check_program(table, layout, batch, wrong), "") << op_name(op);
+  }
+  RankProgram twice = right;
+  twice.instructions.push_back({.op = Op::kGradientNorm});
+  EXPECT_NE(check_program(table, layout, batch, twice), "");
+  // Of the two stages only the one that sends the copy's gradient needs no room for it.
+  const RankProgram last = make_program(table, layout, batch, 1);
+  EXPECT_EQ(std::count_if(last.instructions.begin(), last.instructions.end(), tied_buffer), 0);
+}
+
+TEST(ProgramCheck, FindsAnEvaluationWithoutItsLoss) {
+  const model::ParameterTable table = model::make_parameter_table(model::small_llama());
+  const Batch batch{.global_batch = 1, .micro_batch = 1, .sequence = 8};
+  RankProgram program = make_evaluation_program(table, {}, batch, 0);
+  ASSERT_EQ(check_program(table, {}, batch, program), "");
+  std::erase_if(program.instructions, [](const Instruction& i) { return i.op == Op::kEvaluateLoss; });
+  EXPECT_NE(check_program(table, {}, batch, program), "");
 }
 
 }  // namespace

@@ -57,6 +57,12 @@ RandomLayout random_layout(Dice& dice) {
   r.layout.order = dice.one_of({AxisOrder::kTpPpDp, AxisOrder::kTpDpPp});
   r.layout.sequence_parallel = dice.upto(2) == 1;
   r.layout.prefetch = dice.upto(3);
+  if (dice.upto(3) == 1 && r.layout.chunks() <= r.config.layers) {  // stages as a user may cut them
+    r.layout.chunk_layers.assign(static_cast<std::size_t>(r.layout.chunks()), 1);
+    for (std::int64_t rest = r.config.layers - r.layout.chunks(); rest > 0; --rest) {
+      ++r.layout.chunk_layers[static_cast<std::size_t>(dice.upto(r.layout.chunks()) - 1)];
+    }
+  }
   r.batch.micro_batch = dice.upto(3);
   r.batch.sequence = 8 * dice.upto(4);
   r.batch.global_batch = r.batch.micro_batch * r.layout.dp * dice.upto(9);

@@ -1,8 +1,7 @@
 #include "plan/schedule.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <array>
 
 #include "base/check.h"
 #include "plan/schedule_order.h"
@@ -36,7 +35,11 @@ std::int64_t duration(ActionKind kind) { return kind == ActionKind::kBackward ? 
 // Runs the stages' work in their orders, each as soon as its input is there; transfers take no time.
 class Simulation {
  public:
-  Simulation(const std::vector<StageSchedule>& work, Shape shape) : work_(work), shape_(shape) {}
+  Simulation(const std::vector<StageSchedule>& work, Shape shape, int micro_batches)
+      : work_(work), shape_(shape), micro_batches_(micro_batches) {
+    const std::size_t count = static_cast<std::size_t>(shape.last() + 1) * static_cast<std::size_t>(micro_batches);
+    for (std::vector<std::int64_t>& ends : ends_) ends.assign(count, -1);
+  }
 
   std::vector<Timed> run() {
     std::vector<std::size_t> next(work_.size(), 0);
@@ -66,7 +69,11 @@ class Simulation {
   }
 
  private:
-  using Key = std::tuple<bool, int, int>;  // backward, virtual stage, micro-batch
+  struct Key {
+    bool backward;
+    int virtual_stage;
+    int micro_batch;
+  };
 
   // When what the action reads is there; -1: not yet known.
   std::int64_t input_ready(int stage, const ChunkAction& action) const {
@@ -81,27 +88,27 @@ class Simulation {
         return end_of({true, at, action.micro_batch});
     }
   }
-  std::int64_t end_of(const Key& key) const {
-    const auto found = ends_.find(key);
-    return found == ends_.end() ? -1 : found->second;
+  std::size_t index(const Key& key) const {
+    return static_cast<std::size_t>(key.virtual_stage) * static_cast<std::size_t>(micro_batches_) +
+           static_cast<std::size_t>(key.micro_batch);
   }
+  std::int64_t end_of(const Key& key) const { return ends_[key.backward ? 1 : 0][index(key)]; }
   void finished(int stage, const ChunkAction& action, std::int64_t end) {
     if (action.kind == ActionKind::kBackwardWeight) return;
-    ends_[{action.kind != ActionKind::kForward, shape_.virtual_stage(stage, action.chunk), action.micro_batch}] = end;
+    const bool backward = action.kind != ActionKind::kForward;
+    ends_[backward ? 1 : 0][index({backward, shape_.virtual_stage(stage, action.chunk), action.micro_batch})] = end;
   }
 
   const std::vector<StageSchedule>& work_;
   Shape shape_;
-  std::map<Key, std::int64_t> ends_;
+  int micro_batches_;
+  std::array<std::vector<std::int64_t>, 2> ends_;  // forward, backward; by virtual stage and micro-batch; -1: not yet
 };
 
 // Transfers are placed in one global order of work and transfers, each stage keeping its part of it: at the moment when
 // the sender has finished. Since a transfer is one event of that order for both its ends, blocking rendezvous can
 // follow the order, and cannot deadlock.
 struct Event {
-  std::int64_t time = 0;
-  int rank = 0;  // transfers before work at the same time
-  std::size_t sequence = 0;
   const Timed* work = nullptr;
   bool transfer = false;
 };
@@ -128,16 +135,30 @@ bool sends(const Timed& work, Shape shape) {
   return work.action.kind != ActionKind::kBackwardWeight && at != 0;
 }
 
-Schedule with_transfers(const std::vector<StageSchedule>& work, Shape shape) {
-  const std::vector<Timed> timed = Simulation(work, shape).run();
+// Ordered by time; at the same time transfers come before work; then as `timed` has them. Times are small integers, so
+// the sort counts.
+std::vector<Event> in_order(const std::vector<Timed>& timed, Shape shape) {
+  const auto slot = [](const Event& event) {
+    return static_cast<std::size_t>(event.transfer ? 2 * event.work->end : 2 * event.work->start + 1);
+  };
   std::vector<Event> events;
-  for (std::size_t i = 0; i < timed.size(); ++i) {
-    events.push_back({timed[i].start, 1, i, &timed[i], false});
-    if (sends(timed[i], shape)) events.push_back({timed[i].end, 0, i, &timed[i], true});
+  std::size_t slots = 0;
+  for (const Timed& work : timed) {
+    events.push_back({&work, false});
+    if (sends(work, shape)) events.push_back({&work, true});
+    slots = std::max(slots, static_cast<std::size_t>(2 * work.end) + 1);
   }
-  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
-    return std::tie(a.time, a.rank, a.sequence) < std::tie(b.time, b.rank, b.sequence);
-  });
+  std::vector<std::size_t> next(slots + 1, 0);
+  for (const Event& event : events) ++next[slot(event) + 1];
+  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+  std::vector<Event> sorted(events.size());
+  for (const Event& event : events) sorted[next[slot(event)]++] = event;
+  return sorted;
+}
+
+Schedule with_transfers(const std::vector<StageSchedule>& work, Shape shape, int micro_batches) {
+  const std::vector<Timed> timed = Simulation(work, shape, micro_batches).run();
+  const std::vector<Event> events = in_order(timed, shape);
   Schedule schedule(work.size());
   for (const Event& event : events) {
     if (event.transfer) {
@@ -164,7 +185,7 @@ Schedule make_schedule(ScheduleKind kind, int pp, int interleave, int micro_batc
   for (int stage = 0; stage < pp; ++stage) {
     work.push_back(work_order(kind, pp, interleave, micro_batches, stage));
   }
-  return with_transfers(work, {pp, interleave});
+  return with_transfers(work, {pp, interleave}, micro_batches);
 }
 
 int peak_in_flight(const StageSchedule& schedule) {

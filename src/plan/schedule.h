@@ -34,7 +34,8 @@ using StageSchedule = std::vector<ChunkAction>;
 using Schedule = std::vector<StageSchedule>;  // by stage
 
 // kGpipe: all forwards, then all backwards, ascending. kOneFOneB: p - 1 - s forwards of warm-up (Narayanan et al.
-// 2019). kInterleaved (Narayanan et al. 2021, section 2.2): micro_batches % pp == 0. kZeroBubbleH1 (Qi et al. 2023):
+// 2019). kInterleaved (Narayanan et al. 2021, section 2.2): micro_batches % pp == 0; with one chunk a stage it is
+// 1F1B, for any number of micro-batches. kZeroBubbleH1 (Qi et al. 2023):
 // 1F1B's memory, weight passes delayed into the bubble. Sends and receives are placed so that blocking rendezvous on
 // any backend cannot deadlock. Backwards, and weight passes of every chunk, come in ascending micro-batch order.
 Schedule make_schedule(ScheduleKind kind, int pp, int interleave, int micro_batches);

@@ -1,5 +1,7 @@
 #include "plan/schedule.h"
 
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include "plan/schedule_order.h"
@@ -44,6 +46,84 @@ TEST(Schedule, InFlightIsWhatTheFormulasSay) {
   }
   // Narayanan et al. 2021: the first stage of 4, two chunks each, holds 2 * 3 + 4 + 1 of 16 micro-batch chunks.
   EXPECT_EQ(peak_in_flight(make_schedule(ScheduleKind::kInterleaved, 4, 2, 8)[0]), 11);
+}
+
+TEST(Schedule, InterleavedInFlightIsExact) {
+  for (int pp = 2; pp <= 6; ++pp) {
+    for (int v = 2; v <= 4; ++v) {
+      for (int groups = 1; groups <= 4; ++groups) {
+        const int m = groups * pp;
+        const Schedule schedule = make_schedule(ScheduleKind::kInterleaved, pp, v, m);
+        for (int s = 0; s < pp; ++s) {
+          EXPECT_EQ(peak_in_flight(schedule[static_cast<std::size_t>(s)]),
+                    std::min(m * v, 2 * (pp - s - 1) + (v - 1) * pp + 1))
+              << "pp " << pp << " interleave " << v << " micro-batches " << m << " stage " << s;
+        }
+      }
+    }
+  }
+}
+
+// Durations of forward, backward-input and backward-weight of one chunk.
+struct Durations {
+  int forward = 1;
+  int input = 1;
+  int weight = 1;
+  int of(ActionKind kind) const {
+    switch (kind) {
+      case ActionKind::kForward:
+        return forward;
+      case ActionKind::kBackward:
+        return input + weight;
+      case ActionKind::kBackwardInput:
+        return input;
+      case ActionKind::kBackwardWeight:
+        return weight;
+      default:
+        return 0;
+    }
+  }
+};
+
+// When the last stage to finish has finished, where a transfer takes no time but holds both its ends until they meet.
+int makespan(const Schedule& schedule, const Durations& durations) {
+  std::vector<std::size_t> next(schedule.size(), 0);
+  std::vector<int> time(schedule.size(), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s < schedule.size(); ++s) {
+      while (next[s] < schedule[s].size()) {
+        const ChunkAction& action = schedule[s][next[s]];
+        if (action.peer >= 0) {
+          const auto peer = static_cast<std::size_t>(action.peer);
+          if (next[peer] == schedule[peer].size() || schedule[peer][next[peer]].peer != static_cast<int>(s)) break;
+          time[s] = time[peer] = std::max(time[s], time[peer]);
+          ++next[peer];
+        } else {
+          time[s] += durations.of(action.kind);
+        }
+        ++next[s];
+        moved = true;
+      }
+    }
+  }
+  return *std::max_element(time.begin(), time.end());
+}
+
+// What a stage waits in all: (p - 1)(F + B + W) for GPipe and 1F1B (Huang et al. 2019; Narayanan et al. 2019),
+// (p - 1)(F + B - W) for ZB-H1 (Qi et al. 2023, table 1), also where a transfer blocks both its ends.
+TEST(Schedule, BubblesAreThoseOfTheLiterature) {
+  for (const Durations& d : {Durations{1, 1, 1}, Durations{1, 2, 1}, Durations{2, 2, 2}}) {
+    for (int pp = 1; pp <= 8; ++pp) {
+      for (int m : {pp, 2 * pp, 4 * pp + 1}) {
+        const int work = m * (d.forward + d.input + d.weight);
+        const auto bubble = [&](ScheduleKind kind) { return makespan(make_schedule(kind, pp, 1, m), d) - work; };
+        EXPECT_EQ(bubble(ScheduleKind::kGpipe), (pp - 1) * (d.forward + d.input + d.weight));
+        EXPECT_EQ(bubble(ScheduleKind::kOneFOneB), (pp - 1) * (d.forward + d.input + d.weight));
+        EXPECT_EQ(bubble(ScheduleKind::kZeroBubbleH1), (pp - 1) * (d.forward + d.input - d.weight));
+      }
+    }
+  }
 }
 
 TEST(Schedule, OneFOneBIsTheKnownOrder) {

@@ -1,5 +1,7 @@
 #include "plan/slices.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace trireme::plan {
@@ -133,6 +135,13 @@ std::vector<ShardUnit> shard_units(const model::ParameterTable& table, const Lay
 Interval zero_shard(const ShardUnit& unit, int dp, int dp_index) {
   const std::int64_t each = divide_exact(unit.elements, dp);
   return {each * dp_index, each * (dp_index + 1)};
+}
+
+std::int64_t tied_elements(const ShardUnit& unit, const Layout& layout, int dp_index, bool sharded) {
+  const std::int64_t whole = unit.tensors.front().elements();
+  if (!sharded || layout.dp == 1) return whole;
+  const Interval shard = zero_shard(unit, layout.dp, dp_index);
+  return std::max<std::int64_t>(0, std::min(shard.end, whole) - shard.begin);
 }
 
 AxisState tensor_gradient_state(const Parameter& parameter, const Layout& layout) {

@@ -73,6 +73,11 @@ std::vector<ShardUnit> shard_units(const model::ParameterTable& table, const Lay
 // The part of a flat buffer that data-parallel index dp_index owns under ZeRO >= 1.
 Interval zero_shard(const ShardUnit& unit, int dp, int dp_index);
 
+// Elements of the token embedding that the two holders of a tied one exchange: all of the local tensor, or (`sharded`
+// and dp > 1) the part of it inside the owner's shard, which may be empty. `unit` is the embedding's own or the tied
+// head's, which lie alike.
+std::int64_t tied_elements(const ShardUnit& unit, const Layout& layout, int dp_index, bool sharded);
+
 // How the gradient of a local tensor stands along the tensor axis before reduction (from the declaration).
 model::AxisState tensor_gradient_state(const model::Parameter& parameter, const Layout& layout);
 

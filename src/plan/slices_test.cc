@@ -102,6 +102,22 @@ TEST(Slices, TheTiedHeadLiesAsTheEmbeddingDoes) {
   }
 }
 
+TEST(Slices, WhatTheTiedPairExchangesTilesTheEmbedding) {
+  for (const RandomLayout& r : random_layouts(100, 12)) {
+    if (!r.config.tied_embeddings) continue;
+    const model::ParameterTable table = model::make_parameter_table(r.config);
+    const ShardUnit embedding = shard_units(table, r.layout, 0).front();
+    std::int64_t parts = 0;
+    for (int d = 0; d < r.layout.dp; ++d) {
+      const std::int64_t part = tied_elements(embedding, r.layout, d, true);
+      EXPECT_GE(part, 0);
+      parts += part;
+      EXPECT_EQ(tied_elements(embedding, r.layout, d, false), embedding.tensors[0].elements());
+    }
+    EXPECT_EQ(parts, embedding.tensors[0].elements()) << describe(r.layout);
+  }
+}
+
 TEST(Slices, FusedQueryKeyValueIsCutByHeads) {
   model::Config c = model::small_gpt2();
   c.hidden = 8;

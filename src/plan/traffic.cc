@@ -17,8 +17,6 @@ class Walk {
       : table_(table),
         layout_(layout),
         batch_(batch),
-        inputs_(inputs),
-        rank_(rank),
         at_(coordinates_of(layout, rank)),
         widths_(local_widths(table.config, layout, batch)),
         element_(dtype_size(inputs.compute)),
@@ -38,14 +36,18 @@ class Walk {
     traffic.sent += sent;
   }
   void over(Axis axis, Collective collective, std::int64_t count, std::int64_t element) {
-    const std::vector<int> group = process_group_of(layout_, axis, rank_);
-    over_group(axis, collective, count, element, group);
+    const bool tensor = axis == Axis::kTensor, pipeline = axis == Axis::kPipeline;
+    over_group(axis, collective, count, element,
+               tensor     ? at_.tp
+               : pipeline ? at_.pp
+                          : at_.dp,
+               tensor     ? layout_.tp
+               : pipeline ? layout_.pp
+                          : layout_.dp);
   }
-  void over_group(Axis axis, Collective collective, std::int64_t count, std::int64_t element,
-                  const std::vector<int>& group) {
-    if (group.size() < 2) return;
-    const auto index = static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin());
-    add(axis, collective, collective_bytes(collective, count, element, index, static_cast<int>(group.size())));
+  void over_group(Axis axis, Collective collective, std::int64_t count, std::int64_t element, int index, int size) {
+    if (size < 2) return;
+    add(axis, collective, collective_bytes(collective, count, element, index, size));
   }
   void scalar(Axis axis, bool needed) {
     constexpr std::int64_t kWords = std::tuple_size_v<std::remove_cvref_t<decltype(ExactSum().words())>>;
@@ -89,9 +91,9 @@ class Walk {
     for (const LocalTensor& tensor : unit.tensors) {
       const model::Parameter& parameter = table_.parameters[static_cast<std::size_t>(tensor.parameter)];
       if (tensor_gradient_state(parameter, layout_) != model::AxisState::kPartial) continue;
-      const std::vector<int> group = parameter.split.split() ? kv_replica_group_of(table_.config, layout_, rank_)
-                                                             : process_group_of(layout_, Axis::kTensor, rank_);
-      over_group(Axis::kTensor, Collective::kAllReduce, tensor.elements(), element_, group);
+      // A split tensor is partial over the neighbours that share its key/value head, any other over all.
+      over_group(Axis::kTensor, Collective::kAllReduce, tensor.elements(), element_, at_.tp % tensor.tensor_replicas,
+                 tensor.tensor_replicas);
     }
   }
 
@@ -99,13 +101,9 @@ class Walk {
   void tied(const Instruction& i) {
     const bool last_stage = at_.pp == layout_.pp - 1;
     if (i.peer < 0 || (i.op == Op::kSumTied) != last_stage) return;
-    const int parameter = table_.find(0, model::Role::kTokenEmbedding);
-    std::int64_t rows = 0;
-    for (const Interval& interval :
-         tensor_intervals(table_.parameters[static_cast<std::size_t>(parameter)], layout_.tp, at_.tp)) {
-      rows += interval.length();
-    }
-    add(Axis::kPipeline, Collective::kSend, Bytes{rows * table_.config.hidden * element_});
+    const ShardUnit& unit = last_stage ? program_.shard_units.back() : program_.shard_units.front();
+    const bool sharded = layout_.zero >= (i.op == Op::kSumTied ? 1 : 3);
+    add(Axis::kPipeline, Collective::kSend, Bytes{tied_elements(unit, layout_, at_.dp, sharded) * element_});
   }
 
   void hidden(Collective collective, int times) {
@@ -170,8 +168,6 @@ class Walk {
   const model::ParameterTable& table_;
   const Layout& layout_;
   const Batch& batch_;
-  const RunInputs& inputs_;
-  int rank_;
   Coordinates at_;
   model::LocalWidths widths_;
   std::int64_t element_;

@@ -27,8 +27,10 @@ using TrafficTable = std::map<std::pair<Axis, Collective>, Traffic>;
 // 1) n for an all-reduce: the ring's bytes).
 Bytes collective_bytes(Collective collective, std::int64_t count, std::int64_t element_bytes, int index, int size);
 
-// One step. Tensor axis: what the layers exchange (docs/algorithms/tensor-parallel.md). Calls in a group of one are
-// none.
+// One step. Tied embeddings over stages: the sum moves the copy's gradient as far as this rank's accumulator is
+// complete, so all of it, or the shard under ZeRO >= 1; the refresh all of the weights, or the shard under ZeRO 3
+// (tied_elements). Tensor axis: what the layers exchange (docs/algorithms/tensor-parallel.md). Calls in a group of one
+// are none.
 TrafficTable predict_traffic(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
                              const RunInputs& inputs, int rank);
 

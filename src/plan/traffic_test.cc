@@ -99,6 +99,89 @@ TEST(Traffic, DataParallelVolumeByZeroStage) {
   EXPECT_EQ(volume(3), 3 * (3 * flat - embedding) * 4);
 }
 
+TEST(Traffic, SequenceParallelByHand) {
+  const model::ParameterTable table = model::make_parameter_table(small());
+  const Batch batch{.global_batch = 1, .micro_batch = 1, .sequence = 16};
+  Layout layout{.tp = 2, .sequence_parallel = true};
+  const std::int64_t half = 16 * 16 * 4 / 2;
+  const auto gathers = [&] {
+    return at(predict_traffic(table, layout, batch, {}, 0), Axis::kTensor, Collective::kAllGather);
+  };
+  const auto scatters = [&] {
+    return at(predict_traffic(table, layout, batch, {}, 0), Axis::kTensor, Collective::kReduceScatter);
+  };
+  // Gathers: embedding's backward, 2 + 2 + 4 a layer, head. Scatters: embedding's forward, 2 + 2 a layer, head.
+  EXPECT_EQ(gathers().calls, 1 + 4 * 8 + 1);
+  EXPECT_EQ(gathers().sent.count, 34 * half);
+  EXPECT_EQ(scatters().calls, 1 + 4 * 4 + 1);
+  EXPECT_EQ(scatters().sent.count, 18 * half);
+  // Two calls for the block of logits, the norm's words, and the weights of nine norms.
+  const Traffic reduce = at(predict_traffic(table, layout, batch, {}, 0), Axis::kTensor, Collective::kAllReduce);
+  EXPECT_EQ(reduce.calls, 2 + 1 + 9);
+  EXPECT_EQ(reduce.sent.count, (16 + 32 + 9 * 16) * 4 + 69 * 8);
+
+  layout.recompute = model::Recompute::kSelective;
+  EXPECT_EQ(gathers().calls, 34);
+  layout.recompute = model::Recompute::kFull;
+  EXPECT_EQ(gathers().calls, 34 + 4 * 2);
+  EXPECT_EQ(scatters().calls, 18 + 4);
+}
+
+// Two kv heads over four ranks: key and value weights [4, 16] of each layer are summed over pairs.
+TEST(Traffic, SharedKvHeadsAreSummedOverTheRanksThatShareThem) {
+  model::Config c = small();
+  c.kv_heads = 2;
+  const model::ParameterTable table = model::make_parameter_table(c);
+  const Batch batch{.global_batch = 1, .micro_batch = 1, .sequence = 16};
+  const Traffic reduce = at(predict_traffic(table, {.tp = 4}, batch, {}, 0), Axis::kTensor, Collective::kAllReduce);
+  EXPECT_EQ(reduce.calls, 18 + 2 + 1 + 8);
+  const std::int64_t hidden = 2 * (256 - 64) * 4, blocks = 2 * (48 - 12) * 4, words = 2 * (69 - 17) * 8;
+  EXPECT_EQ(reduce.sent.count, 18 * hidden + blocks + words + 8 * 64 * 4);
+}
+
+TEST(Traffic, ReducingEachMicroBatchCostsAsManyTimes) {
+  const model::ParameterTable table = model::make_parameter_table(small());
+  const Batch batch{.global_batch = 6, .micro_batch = 1, .sequence = 16};
+  const auto calls = [&](int zero, ReduceWhen reduce, Collective collective) {
+    return at(predict_traffic(table, {.dp = 2, .zero = zero, .reduce = reduce}, batch, {}, 0), Axis::kData, collective)
+        .calls;
+  };
+  // Six units; the words of the loss, and of the norm where it is sharded.
+  EXPECT_EQ(calls(0, ReduceWhen::kStep, Collective::kAllReduce), 6 + 1);
+  EXPECT_EQ(calls(0, ReduceWhen::kMicrobatch, Collective::kAllReduce), 3 * 6 + 1);
+  for (int zero : {1, 2, 3}) {
+    EXPECT_EQ(calls(zero, ReduceWhen::kStep, Collective::kReduceScatter), 6);
+    EXPECT_EQ(calls(zero, ReduceWhen::kMicrobatch, Collective::kReduceScatter), 3 * 6);
+    EXPECT_EQ(calls(zero, ReduceWhen::kStep, Collective::kAllReduce), 2);
+    EXPECT_EQ(calls(zero, ReduceWhen::kStep, Collective::kAllGather), zero == 3 ? 3 * (6 + 5) : 6);
+  }
+}
+
+// 53 x 16 weights, whose shards on two ranks are 512 and 336 elements.
+TEST(Traffic, TiedEmbeddingsOverStagesByHand) {
+  model::Config c = small();
+  c.tied_embeddings = true;
+  const model::ParameterTable table = model::make_parameter_table(c);
+  const Batch batch{.global_batch = 2, .micro_batch = 1, .sequence = 1};
+  const auto tied_bytes = [&](int zero, int rank) {
+    const Layout layout{.pp = 2, .dp = 2, .zero = zero, .reduce = default_reduce(zero)};
+    const Traffic sends = at(predict_traffic(table, layout, batch, {}, rank), Axis::kPipeline, Collective::kSend);
+    EXPECT_EQ(sends.calls, 2);
+    return sends.sent.count - 16 * 4;  // one token's activation, or its gradient
+  };
+  const std::int64_t whole = 53 * 16 * 4;
+  for (int dp : {0, 1}) {
+    const int first = 2 * dp, last = 2 * dp + 1;
+    const std::int64_t shard = (dp == 0 ? 512 : 336) * 4;
+    EXPECT_EQ(tied_bytes(0, last), whole);
+    EXPECT_EQ(tied_bytes(0, first), whole);
+    for (int zero : {1, 2, 3}) {
+      EXPECT_EQ(tied_bytes(zero, last), shard);
+      EXPECT_EQ(tied_bytes(zero, first), zero == 3 ? shard : whole);
+    }
+  }
+}
+
 TEST(Traffic, EveryRankOfRandomLayoutsHasAPrediction) {
   for (const RandomLayout& r : random_layouts(60, 11)) {
     const model::ParameterTable table = model::make_parameter_table(r.config);
