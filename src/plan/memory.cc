@@ -26,10 +26,9 @@ constexpr StaticKindName kStaticKinds[] = {
     {StaticKind::kWorkspace, "workspace"},
 };
 
-// Narrower types need master weights and statistics of their own type, which these sizes do not have.
 void check_compute(const RunInputs& inputs) {
-  TRIREME_CHECK(inputs.compute == DType::kF32 || inputs.compute == DType::kF64, "no sizes for a {} run",
-                dtype_name(inputs.compute));
+  TRIREME_CHECK(inputs.compute == DType::kF32 || inputs.compute == DType::kF64 || inputs.compute == DType::kBF16,
+                "no sizes for a {} run", dtype_name(inputs.compute));
 }
 
 class StaticList {
@@ -60,18 +59,23 @@ class StaticList {
       list_.push_back({.memory_class = memory_class, .kind = kind, .shard_unit = unit, .bytes = bytes});
     }
   }
-  Bytes compute(std::int64_t elements) const { return Bytes{checked_multiply(elements, dtype_size(inputs_.compute))}; }
+  static Bytes sized(std::int64_t elements, DType dtype) {
+    return Bytes{checked_multiply(elements, dtype_size(dtype))};
+  }
+  Bytes state(std::int64_t elements) const { return sized(elements, state_dtype(inputs_)); }
 
   void add_unit(const ShardUnit& unit, int index) {
     const std::int64_t shard = unit.elements / layout_.dp;
     const bool gradients_sharded = layout_.zero >= 2 && layout_.reduce == ReduceWhen::kMicrobatch;
-    const DType state = inputs_.compute == DType::kF64 ? DType::kF64 : DType::kF32;
     if (unit.holds_weights) {
-      add(MemoryClass::kWeights, StaticKind::kWeights, index, compute(layout_.zero == 3 ? shard : unit.elements));
+      add(MemoryClass::kWeights, StaticKind::kWeights, index,
+          sized(layout_.zero == 3 ? shard : unit.elements, inputs_.compute));
     }
-    add(MemoryClass::kGradients, StaticKind::kGradients, index, compute(gradients_sharded ? shard : unit.elements));
+    add(MemoryClass::kGradients, StaticKind::kGradients, index,
+        sized(gradients_sharded ? shard : unit.elements, gradient_dtype(inputs_)));
     if (!unit.holds_moments) return;
-    const Bytes moment{checked_multiply(layout_.zero >= 1 ? shard : unit.elements, dtype_size(state))};
+    const Bytes moment = state(layout_.zero >= 1 ? shard : unit.elements);
+    if (has_master_weights(inputs_)) add(MemoryClass::kMasterWeights, StaticKind::kMasterWeights, index, moment);
     add(MemoryClass::kMoments, StaticKind::kFirstMoment, index, moment);
     add(MemoryClass::kMoments, StaticKind::kSecondMoment, index, moment);
   }
@@ -95,9 +99,9 @@ class StaticList {
     const std::int64_t vocabulary =
         table_.config.vocabulary * (tp + 1) / layout_.tp - table_.config.vocabulary * tp / layout_.tp;
     const std::int64_t rows = logit_rows(batch_);
-    add(MemoryClass::kLogitsAndLoss, StaticKind::kLogits, -1, compute(checked_multiply(rows, vocabulary)));
-    add(MemoryClass::kLogitsAndLoss, StaticKind::kRowTerms, -1, compute(3 * rows));
-    add(MemoryClass::kLogitsAndLoss, StaticKind::kLosses, -1, compute(batch_.micro_batch * batch_.sequence));
+    add(MemoryClass::kLogitsAndLoss, StaticKind::kLogits, -1, state(checked_multiply(rows, vocabulary)));
+    add(MemoryClass::kLogitsAndLoss, StaticKind::kRowTerms, -1, state(3 * rows));
+    add(MemoryClass::kLogitsAndLoss, StaticKind::kLosses, -1, state(batch_.micro_batch * batch_.sequence));
   }
 
   const model::ParameterTable& table_;
@@ -124,6 +128,12 @@ bool frees(Op op) {
 
 }  // namespace
 
+DType gradient_dtype(const RunInputs& inputs) {
+  return inputs.compute == DType::kBF16 && inputs.fp32_gradients ? DType::kF32 : inputs.compute;
+}
+DType state_dtype(const RunInputs& inputs) { return inputs.compute == DType::kF64 ? DType::kF64 : DType::kF32; }
+bool has_master_weights(const RunInputs& inputs) { return inputs.compute == DType::kBF16; }
+
 std::string_view static_kind_name(StaticKind kind) {
   for (const StaticKindName& known : kStaticKinds) {
     if (known.kind == kind) return known.name;
@@ -138,20 +148,24 @@ std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, con
 
 BookingTable::BookingTable(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
                            const RunInputs& inputs, int rank, const RankProgram& program)
-    : config_(table.config), element_(dtype_size(inputs.compute)), program_(program) {
+    : config_(table.config),
+      element_(dtype_size(inputs.compute)),
+      gradient_element_(dtype_size(gradient_dtype(inputs))),
+      program_(program) {
   const model::LocalWidths widths = local_widths(table.config, layout, batch);
   check_compute(inputs);
   boundary_ = Bytes{widths.sequence_tokens * table.config.hidden * element_};
   const ShardUnit& first = program.shard_units.front();
   if (table.config.tied_embeddings && first.unit == 0) {
     const int dp_index = coordinates_of(layout, rank).dp;
-    tied_boundary_ = Bytes{tied_elements(first, layout, dp_index, layout.zero >= 1) * element_};
+    tied_boundary_ = Bytes{tied_elements(first, layout, dp_index, layout.zero >= 1) * gradient_element_};
   }
   for (model::UnitKind unit : {model::UnitKind::kEmbedding, model::UnitKind::kDecoder, model::UnitKind::kHead}) {
     for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
       const model::ActivationShape shape = model::activation_shape(table.config, entry, widths);
       groups_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::group_of(entry, layout.recompute))]
-          .push_back(Bytes{checked_multiply(shape.rows, shape.columns) * element_});
+          .push_back(Bytes{checked_multiply(shape.rows, shape.columns) *
+                           (entry.statistics ? dtype_size(state_dtype(inputs)) : element_)});
     }
   }
 }
@@ -171,7 +185,7 @@ Booking BookingTable::operator()(const Instruction& instruction) const {
       return {MemoryClass::kGatheredParameters, {Bytes{shard_unit_of(program_, instruction).elements * element_}}};
     case Op::kOpenGradient:
     case Op::kCloseGradient:
-      return {MemoryClass::kGradients, {Bytes{shard_unit_of(program_, instruction).elements * element_}}};
+      return {MemoryClass::kGradients, {Bytes{shard_unit_of(program_, instruction).elements * gradient_element_}}};
     default:
       return {};
   }

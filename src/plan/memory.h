@@ -17,9 +17,15 @@ namespace trireme::plan {
 // What the prediction needs to know of the run beyond model, layout and batch.
 struct RunInputs {
   int threads = 1;                            // compute threads of a rank: attention's scratch is a strip a thread
-  DType compute = DType::kF32;                // weights, activations, gradients: kF32, or kF64 (the reference run)
+  DType compute = DType::kF32;                // weights and activations: kF32, kBF16, or kF64 (the reference run)
+  bool fp32_gradients = false;                // kBF16: gradients in fp32 (18 bytes a parameter instead of 16)
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
 };
+
+// Types beside the compute type. kBF16 keeps fp32 master weights and moments; norms, softmax, loss and scratch are fp32.
+DType gradient_dtype(const RunInputs& inputs);  // accumulators, buckets and the wire
+DType state_dtype(const RunInputs& inputs);     // moments, statistics, logits, scratch
+bool has_master_weights(const RunInputs& inputs);
 
 // Buffers that live through the whole run, in the order in which the engine allocates them. Flat buffers are of one
 // shard unit each; sizes are as asked for, the ledger rounds.
@@ -65,6 +71,7 @@ class BookingTable {
  private:
   const model::Config& config_;
   std::int64_t element_;
+  std::int64_t gradient_element_;
   const RankProgram& program_;
   Bytes boundary_;
   Bytes tied_boundary_;

@@ -48,6 +48,28 @@ TEST(Memory, StateFollowsTheZeroStages) {
   EXPECT_NEAR(state(3), 16.0 / 4, 0.01);
 }
 
+// bf16: 16 bytes a parameter (2 + 2 + 4 + 8), 18 with fp32 gradients; sharded: 16P, 4P + 12P/N, 2P + 14P/N, 16P/N.
+TEST(Memory, Bf16StateFollowsTheZeroStages) {
+  const model::ParameterTable table = model::make_parameter_table(gpt2_124m());
+  const double p = static_cast<double>(table.total());
+  const Batch batch{.global_batch = 4, .micro_batch = 1, .sequence = 64};
+  const auto state = [&](int zero, bool fp32_gradients) {
+    const Layout layout{.dp = 4, .zero = zero, .reduce = default_reduce(zero)};
+    Ledger ledger;
+    const RunInputs inputs{.compute = DType::kBF16, .fp32_gradients = fp32_gradients};
+    for (const StaticBuffer& buffer : static_buffers(table, layout, batch, inputs, 0)) {
+      ledger.book(buffer.memory_class, buffer.bytes);
+    }
+    return static_cast<double>(state_bytes(ledger) + ledger.peak(MemoryClass::kMasterWeights).count) / p;
+  };
+  EXPECT_NEAR(state(0, false), 16.0, 0.01);
+  EXPECT_NEAR(state(1, false), 4.0 + 12.0 / 4, 0.01);
+  EXPECT_NEAR(state(2, false), 2.0 + 14.0 / 4, 0.01);
+  EXPECT_NEAR(state(3, false), 16.0 / 4, 0.01);
+  EXPECT_NEAR(state(0, true), 18.0, 0.01);
+  EXPECT_NEAR(state(2, true), 2.0 + 16.0 / 4, 0.01);
+}
+
 TEST(Memory, OneRankByHand) {
   // One layer, one token: every number can be written down.
   model::Config c = model::small_llama();
@@ -166,7 +188,7 @@ TEST(Memory, TheTiedCopysGradientIsBookedWhereItArrives) {
 
 TEST(Memory, TypesWithoutSizesAreRefused) {
   const model::ParameterTable table = model::make_parameter_table(model::small_llama());
-  EXPECT_THROW(static_buffers(table, {}, {1, 1, 1}, {.compute = DType::kBF16}, 0), InternalError);
+  EXPECT_THROW(static_buffers(table, {}, {1, 1, 1}, {.compute = DType::kF16}, 0), InternalError);
 }
 
 TEST(Workspace, LogitRowsAreABlockOrTheMicroBatch) {

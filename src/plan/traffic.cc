@@ -20,6 +20,7 @@ class Walk {
         at_(coordinates_of(layout, rank)),
         widths_(local_widths(table.config, layout, batch)),
         element_(dtype_size(inputs.compute)),
+        gradient_element_(dtype_size(gradient_dtype(inputs))),
         program_(make_program(table, layout, batch, rank)) {}
 
   TrafficTable run() {
@@ -72,7 +73,7 @@ class Walk {
         return over(Axis::kData, Collective::kAllGather, shard(i).elements, element_);
       case Op::kReduce:
         return over(Axis::kData, layout_.zero == 0 ? Collective::kAllReduce : Collective::kReduceScatter,
-                    shard(i).elements, element_);
+                    shard(i).elements, gradient_element_);
       case Op::kReduceTensorPartial:
         return partial(shard(i));
       case Op::kSumTied:
@@ -92,8 +93,8 @@ class Walk {
       const model::Parameter& parameter = table_.parameters[static_cast<std::size_t>(tensor.parameter)];
       if (tensor_gradient_state(parameter, layout_) != model::AxisState::kPartial) continue;
       // A split tensor is partial over the neighbours that share its key/value head, any other over all.
-      over_group(Axis::kTensor, Collective::kAllReduce, tensor.elements(), element_, at_.tp % tensor.tensor_replicas,
-                 tensor.tensor_replicas);
+      over_group(Axis::kTensor, Collective::kAllReduce, tensor.elements(), gradient_element_,
+                 at_.tp % tensor.tensor_replicas, tensor.tensor_replicas);
     }
   }
 
@@ -103,7 +104,8 @@ class Walk {
     if (i.peer < 0 || (i.op == Op::kSumTied) != last_stage) return;
     const ShardUnit& unit = last_stage ? program_.shard_units.back() : program_.shard_units.front();
     const bool sharded = layout_.zero >= (i.op == Op::kSumTied ? 1 : 3);
-    add(Axis::kPipeline, Collective::kSend, Bytes{tied_elements(unit, layout_, at_.dp, sharded) * element_});
+    const std::int64_t element = i.op == Op::kSumTied ? gradient_element_ : element_;
+    add(Axis::kPipeline, Collective::kSend, Bytes{tied_elements(unit, layout_, at_.dp, sharded) * element});
   }
 
   void hidden(Collective collective, int times) {
@@ -171,6 +173,7 @@ class Walk {
   Coordinates at_;
   model::LocalWidths widths_;
   std::int64_t element_;
+  std::int64_t gradient_element_;
   RankProgram program_;
   TrafficTable traffic_;
 };

@@ -8,8 +8,14 @@
 namespace trireme::plan {
 namespace {
 
+Bytes sized(std::int64_t rows, std::int64_t columns, DType dtype) {
+  return allocation_size(Bytes{checked_multiply(checked_multiply(rows, columns), dtype_size(dtype))});
+}
 Bytes tensor(std::int64_t rows, std::int64_t columns, const RunInputs& inputs) {
-  return allocation_size(Bytes{checked_multiply(checked_multiply(rows, columns), dtype_size(inputs.compute))});
+  return sized(rows, columns, inputs.compute);
+}
+Bytes scratch(std::int64_t rows, std::int64_t columns, const RunInputs& inputs) {
+  return sized(rows, columns, state_dtype(inputs));
 }
 
 }  // namespace
@@ -18,7 +24,7 @@ std::int64_t logit_rows(const Batch& batch) { return std::min(kLogitRows, batch.
 
 Bytes rotary_table_bytes(const model::Config& config, const Batch& batch, const RunInputs& inputs) {
   if (config.position != model::PositionKind::kRotary) return {};
-  return tensor(batch.sequence, config.head_dim, inputs);
+  return scratch(batch.sequence, config.head_dim, inputs);
 }
 
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
@@ -30,12 +36,12 @@ Bytes workspace_bytes(const model::Config& config, const Layout& layout, const B
       return {};
     case model::UnitKind::kDecoder: {
       if (pass == UnitPass::kForward) {
-        return tensor(inputs.threads, attention_forward_scratch(batch.sequence, config.head_dim), inputs);
+        return scratch(inputs.threads, attention_forward_scratch(batch.sequence, config.head_dim), inputs);
       }
       if (pass == UnitPass::kBackwardWeight) return {};
       const Bytes attention =
           tensor(widths.tokens, widths.heads * config.head_dim, inputs) +
-          tensor(inputs.threads, attention_backward_scratch(batch.sequence, config.head_dim), inputs);
+          scratch(inputs.threads, attention_backward_scratch(batch.sequence, config.head_dim), inputs);
       return std::max(hidden, attention);
     }
     case model::UnitKind::kHead:
