@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "model/counts.h"
 #include "model/parameters.h"
 
 namespace trireme::cli {
@@ -38,6 +39,7 @@ Json to_json(const model::ParameterTable& table) {
   }
   return Json::object({{"model_type", model::family_name(table.config.family)},
                        {"parameters", table.total()},
+                       {"active_parameters", table.total()},
                        {"layers", table.config.layers},
                        {"tensors", tensors}});
 }
@@ -62,6 +64,38 @@ void print_table(const model::ParameterTable& table, bool all) {
   fmt::print("\nparameters: {}\n", format_exact(table.total()));
 }
 
+// A mixture of experts has no table yet.
+void print_counts(const std::string& model_type, const model::ParameterCounts& counts, bool json) {
+  if (json) {
+    fmt::print("{}\n", Json::object({{"model_type", model_type},
+                                     {"parameters", counts.total},
+                                     {"active_parameters", counts.active},
+                                     {"embedding_parameters", counts.embedding},
+                                     {"routed_expert_parameters", counts.routed_experts}})
+                           .dump(2));
+    return;
+  }
+  fmt::print("{}: a mixture of experts; layouts of mixture-of-experts models are not planned yet\n\n", model_type);
+  fmt::print("{:<22} {:>18}\n", "parameters", format_exact(counts.total));
+  fmt::print("{:<22} {:>18}\n", "active for a token", format_exact(counts.active));
+  fmt::print("{:<22} {:>18}\n", "in routed experts", format_exact(counts.routed_experts));
+  fmt::print("{:<22} {:>18}\n", "in the embedding", format_exact(counts.embedding));
+  if (counts.corrections > 0) fmt::print("{:<22} {:>18}\n", "routers' biases", format_exact(counts.corrections));
+}
+
+void print_model(const Json& config, const std::string& what, bool json, bool all) {
+  if (model::is_mixture_of_experts(config)) {
+    print_counts(config.find("model_type")->as_string(), model::count_parameters(config, what).or_throw(), json);
+    return;
+  }
+  const model::ParameterTable table = model::make_parameter_table(model::parse_config(config, what).or_throw());
+  if (json) {
+    fmt::print("{}\n", to_json(table).dump(2));
+  } else {
+    print_table(table, all);
+  }
+}
+
 }  // namespace
 
 void declare_model(Command& root, Env& env) {
@@ -77,12 +111,7 @@ void declare_model(Command& root, Env& env) {
   command.flag("all", options->all, "every layer's tensors");
   command.examples("  trireme model examples/models/llama-3-8b\n  trireme model config.json --json");
   command.run([options, &env] {
-    const model::ParameterTable table = model::make_parameter_table(model::load_config(env, options->path).or_throw());
-    if (options->json) {
-      fmt::print("{}\n", to_json(table).dump(2));
-    } else {
-      print_table(table, options->all);
-    }
+    print_model(model::load_config_document(env, options->path).or_throw(), options->path, options->json, options->all);
     return ExitCode::kDone;
   });
 }

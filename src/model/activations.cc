@@ -13,6 +13,8 @@ constexpr std::array kSavedNames = std::to_array<std::string_view>({
     "input",
     "norm 1 output",
     "norm 1 statistics",
+    "query before norm",
+    "key before norm",
     "query",
     "key",
     "value",
@@ -87,6 +89,10 @@ void add_decoder_forward(const Config& config, std::vector<SavedActivation>& tab
   if (config.family == Family::kGpt2) {
     table.push_back(forward(Saved::kQkv, Width::kQkv, Split::kTensor, Recompute::kFull));
   } else {
+    if (config.qk_norm) {
+      table.push_back(forward(Saved::kQueryBeforeNorm, Width::kQuery, Split::kTensor, Recompute::kFull));
+      table.push_back(forward(Saved::kKeyBeforeNorm, Width::kKv, Split::kTensor, Recompute::kFull));
+    }
     table.push_back(forward(Saved::kQuery, Width::kQuery, Split::kTensor, Recompute::kFull));
     table.push_back(forward(Saved::kKey, Width::kKv, Split::kTensor, Recompute::kFull));
     table.push_back(forward(Saved::kValue, Width::kKv, Split::kTensor, Recompute::kFull));

@@ -29,8 +29,10 @@ enum class Saved {
   kInput,            // [T, h] the unit's input: written by the unit before it (decoder and head)
   kNorm1Output,      // [T, h]
   kNorm1Stats,       // [T, 2] fp32: mean and reciprocal deviation (RMS: unused, reciprocal root mean square)
-  kQuery,            // [T, a d] after bias and rotary
-  kKey,              // [T, g d] after bias and rotary
+  kQueryBeforeNorm,  // [T, a d] after bias (query and key norms only; their statistics are made again from it)
+  kKeyBeforeNorm,    // [T, g d]
+  kQuery,            // [T, a d] after bias, norm and rotary
+  kKey,              // [T, g d] after bias, norm and rotary
   kValue,            // [T, g d]
   kQkv,              // [T, (a + 2g) d]: gpt2's fused projection, instead of the three above
   kAttentionOutput,  // [T, a d]: the core's output, input of the output projection

@@ -123,14 +123,29 @@ TEST(ActivationsTest, GroupsOfTheHead) {
 }
 
 TEST(ActivationsTest, SplitsAndStatistics) {
-  const std::set<Saved> tensor = {
-      Saved::kQuery,      Saved::kKey,           Saved::kValue,       Saved::kQkv,           Saved::kAttentionOutput,
-      Saved::kLogSumExp,  Saved::kGate,          Saved::kUp,          Saved::kActivated,     Saved::kGateGradient,
-      Saved::kUpGradient, Saved::kQueryGradient, Saved::kKeyGradient, Saved::kValueGradient, Saved::kQkvGradient};
+  const std::set<Saved> tensor = {Saved::kQueryBeforeNorm,
+                                  Saved::kKeyBeforeNorm,
+                                  Saved::kQuery,
+                                  Saved::kKey,
+                                  Saved::kValue,
+                                  Saved::kQkv,
+                                  Saved::kAttentionOutput,
+                                  Saved::kLogSumExp,
+                                  Saved::kGate,
+                                  Saved::kUp,
+                                  Saved::kActivated,
+                                  Saved::kGateGradient,
+                                  Saved::kUpGradient,
+                                  Saved::kQueryGradient,
+                                  Saved::kKeyGradient,
+                                  Saved::kValueGradient,
+                                  Saved::kQkvGradient};
   const std::set<Saved> statistics = {Saved::kNorm1Stats, Saved::kNorm2Stats, Saved::kFinalNormStats,
                                       Saved::kLogSumExp};
   std::set<Saved> seen;
-  for (const Config& config : {llama(), gpt2(0.1)}) {
+  Config with_head_norms = llama();
+  with_head_norms.qk_norm = true;
+  for (const Config& config : {with_head_norms, gpt2(0.1)}) {
     for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
       for (const SavedActivation& entry : activation_table(config, unit)) {
         seen.insert(entry.name);

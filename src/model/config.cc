@@ -1,9 +1,32 @@
 #include "model/config.h"
 
+#include <algorithm>
+#include <array>
+#include <optional>
+
 #include "base/check.h"
 
 namespace trireme::model {
 namespace {
+
+// By Family.
+struct FamilyNames {
+  std::string_view name;
+  std::string_view architecture;
+};
+constexpr std::array kFamilies = std::to_array<FamilyNames>({
+    {"gpt2", "GPT2LMHeadModel"},
+    {"llama", "LlamaForCausalLM"},
+    {"mistral", "MistralForCausalLM"},
+    {"qwen2", "Qwen2ForCausalLM"},
+    {"qwen3", "Qwen3ForCausalLM"},
+    {"gemma", "GemmaForCausalLM"},
+});
+static_assert(kFamilies.size() == kFamilyCount);
+
+std::string config_file(Env& env, const std::string& path) {
+  return env.is_directory(path) ? join_path(path, "config.json") : path;
+}
 
 Json token(std::int64_t id) { return id < 0 ? Json(nullptr) : Json(id); }
 
@@ -49,13 +72,39 @@ Json rope_scaling_document(const RopeScaling& scaling) {
   TRIREME_CHECK(false, "rope scaling kind {}", static_cast<int>(scaling.kind));
 }
 
-Json llama_document(const Config& c) {
+// The members that rotary families have beyond llama's, or instead of its biases.
+void add_family_members(const Config& c, Json& document) {
+  const bool has_bias_field = c.family != Family::kMistral && c.family != Family::kQwen2;
+  if (has_bias_field) {
+    TRIREME_CHECK_EQ(c.attention_input_bias, c.attention_output_bias);
+    document["attention_bias"] = c.attention_input_bias;
+  } else {
+    TRIREME_CHECK(c.attention_input_bias == (c.family == Family::kQwen2) && !c.attention_output_bias);
+  }
+  if (c.family == Family::kLlama) document["mlp_bias"] = c.mlp_bias;
+  TRIREME_CHECK(c.family == Family::kLlama || !c.mlp_bias);
+  TRIREME_CHECK_EQ(c.qk_norm, c.family == Family::kQwen3);
+  Json window;
+  if (c.sliding_window > 0) window = Json(c.sliding_window);
+  const bool qwen = c.family == Family::kQwen2 || c.family == Family::kQwen3;
+  if (qwen || c.family == Family::kMistral) document["sliding_window"] = window;
+  if (qwen) {
+    document["use_sliding_window"] = c.sliding_window > 0;
+    document["max_window_layers"] = c.sliding_window > 0 ? c.first_window_layer : c.layers;
+  }
+  TRIREME_CHECK(c.sliding_window == 0 || qwen || (c.family == Family::kMistral && c.first_window_layer == 0));
+  if (c.family == Family::kGemma) {
+    // What transformers calls the function that gpt2's files call gelu_new.
+    if (c.activation == Activation::kGeluTanh) document["hidden_act"] = "gelu_pytorch_tanh";
+    document["hidden_activation"] = *document.find("hidden_act");
+  }
+}
+
+Json rotary_family_document(const Config& c) {
   TRIREME_CHECK(c.position == PositionKind::kRotary && c.norm == NormKind::kRmsNorm && c.gated_mlp);
-  TRIREME_CHECK_EQ(c.attention_input_bias, c.attention_output_bias);
   TRIREME_CHECK(c.embedding_dropout == 0.0 && c.residual_dropout == 0.0);
-  return Json::object({
-      {"architectures", Json(Json::Array{"LlamaForCausalLM"})},
-      {"attention_bias", c.attention_input_bias},
+  Json document = Json::object({
+      {"architectures", Json(Json::Array{kFamilies[static_cast<std::size_t>(c.family)].architecture})},
       {"attention_dropout", c.attention_dropout},
       {"bos_token_id", token(c.bos_token)},
       {"eos_token_id", token(c.eos_token)},
@@ -65,7 +114,6 @@ Json llama_document(const Config& c) {
       {"initializer_range", c.initializer_range},
       {"intermediate_size", c.ffn},
       {"max_position_embeddings", c.max_positions},
-      {"mlp_bias", c.mlp_bias},
       {"model_type", family_name(c.family)},
       {"num_attention_heads", c.heads},
       {"num_hidden_layers", c.layers},
@@ -76,28 +124,60 @@ Json llama_document(const Config& c) {
       {"tie_word_embeddings", c.tied_embeddings},
       {"vocab_size", c.vocabulary},
   });
+  add_family_members(c, document);
+  std::ranges::sort(document.as_object(), {}, &Json::Member::first);
+  return document;
 }
 
 }  // namespace
 
-Result<Config> load_config(Env& env, const std::string& path) {
-  const std::string file = env.is_directory(path) ? join_path(path, "config.json") : path;
+Result<Json> load_config_document(Env& env, const std::string& path) {
+  const std::string file = config_file(env, path);
   if (!env.exists(file)) {
     return Failure{.option = "model",
                    .value = path,
                    .rule = file == path ? "there is no such file or directory" : "the directory has no config.json",
                    .nearest = "give a config.json of Hugging Face, or the directory that holds it"};
   }
-  const Result<Json> document = parse_json(env.read_file(file), file);
+  return parse_json(env.read_file(file), file);
+}
+
+Result<Config> load_config(Env& env, const std::string& path) {
+  const Result<Json> document = load_config_document(env, path);
   if (!document) return document.failure();
-  return parse_config(*document, file);
+  return parse_config(*document, config_file(env, path));
+}
+
+Status check_trainable(const Config& config) {
+  if (config.family == Family::kGpt2 || config.family == Family::kLlama) return ok_status();
+  return Failure{.option = "model",
+                 .value = family_name(config.family),
+                 .rule =
+                     "this build's engine trains gpt2 and llama; `trireme plan` and `trireme model` read this one "
+                     "too",
+                 .nearest = ""};
 }
 
 Json to_hugging_face(const Config& config) {
-  return config.family == Family::kGpt2 ? gpt2_document(config) : llama_document(config);
+  return config.family == Family::kGpt2 ? gpt2_document(config) : rotary_family_document(config);
 }
 
-std::string family_name(Family family) { return family == Family::kGpt2 ? "gpt2" : "llama"; }
+std::string family_name(Family family) { return std::string(kFamilies[static_cast<std::size_t>(family)].name); }
+
+std::optional<Family> family_of(std::string_view name) {
+  const auto at = std::ranges::find(kFamilies, name, &FamilyNames::name);
+  if (at == kFamilies.end()) return std::nullopt;
+  return static_cast<Family>(at - kFamilies.begin());
+}
+
+std::string family_names() {
+  std::string names;
+  for (const FamilyNames& family : kFamilies) {
+    if (!names.empty()) names += ", ";
+    names += family.name;
+  }
+  return names;
+}
 
 std::string activation_name(Activation activation) {
   switch (activation) {

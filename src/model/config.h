@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/env.h"
@@ -14,7 +15,9 @@
 
 namespace trireme::model {
 
-enum class Family { kGpt2, kLlama };
+// The engine trains the first two (check_trainable); tables, counts and plans know them all.
+enum class Family { kGpt2, kLlama, kMistral, kQwen2, kQwen3, kGemma };
+inline constexpr int kFamilyCount = static_cast<int>(Family::kGemma) + 1;
 enum class NormKind { kLayerNorm, kRmsNorm };
 // kGeluTanh: "gelu_new" and "gelu_pytorch_tanh" are the same function.
 enum class Activation { kGeluTanh, kSilu, kRelu };
@@ -46,11 +49,16 @@ struct Config {
   bool gated_mlp = true;              // down(act(gate(x)) * up(x)) or down(act(up(x)))
   bool attention_input_bias = false;  // on query, key, value
   bool attention_output_bias = false;
+  bool qk_norm = false;  // RMS norm of every query and key head, before rotary (qwen3)
   bool mlp_bias = false;
   bool tied_embeddings = false;  // the head is the embedding's tensor
   PositionKind position = PositionKind::kRotary;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling = {};
+  // Positions that a token attends to, itself included, in decoder layers from first_window_layer on; 0: all before it.
+  // Tables and flop counts take no notice of it.
+  std::int64_t sliding_window = 0;
+  std::int64_t first_window_layer = 0;
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
   double residual_dropout = 0.0;
@@ -70,6 +78,8 @@ struct Config {
 Result<Config> parse_config(const Json& document, const std::string& what);
 // Reads path, or path/config.json if path is a directory.
 Result<Config> load_config(Env& env, const std::string& path);
+// The file itself, for readers of more model types than Family has.
+Result<Json> load_config_document(Env& env, const std::string& path);
 // As Hugging Face writes it; parse_config(to_hugging_face(c)) == c.
 Json to_hugging_face(const Config& config);
 
@@ -78,7 +88,12 @@ Json to_hugging_face(const Config& config);
 // transformers has it (inv_freq = 1 / theta^(2i / head_dim); llama3: transformers modeling_rope_utils).
 std::vector<double> rotary_inverse_frequencies(const Config& config);
 
-std::string family_name(Family family);  // "gpt2", "llama": config.json's model_type
+// A refusal where this build's engine computes another function than the model's.
+Status check_trainable(const Config& config);
+
+std::string family_name(Family family);  // "gpt2", "llama", ...: config.json's model_type
+std::optional<Family> family_of(std::string_view name);
+std::string family_names();  // "gpt2, llama, ..."
 std::string activation_name(Activation activation);
 
 }  // namespace trireme::model

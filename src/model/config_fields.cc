@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/check.h"
+
 namespace trireme::model {
 namespace {
 
@@ -26,7 +28,8 @@ constexpr std::array kGpt2Fields = std::to_array<std::string_view>({
     "eos_token_id",
 });
 
-constexpr std::array kLlamaFields = std::to_array<std::string_view>({
+// Read in every family but gpt2.
+constexpr std::array kRotaryFields = std::to_array<std::string_view>({
     "model_type",
     "vocab_size",
     "hidden_size",
@@ -41,14 +44,28 @@ constexpr std::array kLlamaFields = std::to_array<std::string_view>({
     "rope_scaling",
     "rope_parameters",
     "hidden_act",
-    "attention_bias",
-    "mlp_bias",
     "attention_dropout",
     "initializer_range",
     "tie_word_embeddings",
     "bos_token_id",
     "eos_token_id",
 });
+
+template <std::size_t A, std::size_t B, typename T>
+constexpr std::array<T, A + B> joined(const std::array<T, A>& first, const std::array<T, B>& second) {
+  std::array<T, A + B> all{};
+  for (std::size_t i = 0; i < A; ++i) all[i] = first[i];
+  for (std::size_t i = 0; i < B; ++i) all[A + i] = second[i];
+  return all;
+}
+
+using Name = std::string_view;
+constexpr std::array kLlamaFields = joined(kRotaryFields, std::to_array<Name>({"attention_bias", "mlp_bias"}));
+constexpr std::array kMistralFields = joined(kRotaryFields, std::to_array<Name>({"sliding_window"}));
+constexpr std::array kQwen2Fields =
+    joined(kMistralFields, std::to_array<Name>({"use_sliding_window", "max_window_layers", "layer_types"}));
+constexpr std::array kQwen3Fields = joined(kQwen2Fields, std::to_array<Name>({"attention_bias"}));
+constexpr std::array kGemmaFields = joined(kRotaryFields, std::to_array<Name>({"attention_bias", "hidden_activation"}));
 
 // Book-keeping, generation settings and heads of other tasks.
 constexpr std::array kPassedOver = std::to_array<std::string_view>({
@@ -132,6 +149,18 @@ constexpr std::array kLlamaFixed = std::to_array<FixedField>({
     {"is_encoder_decoder", "false", true, "encoder-decoder models are not implemented"},
 });
 
+constexpr std::string_view kNoBias = "the family has no such bias";
+constexpr std::string_view kAlwaysBias = "the family has biases on query, key and value, and on nothing else";
+constexpr std::array kNoMlpBias = std::to_array<FixedField>({{"mlp_bias", "false", true, kNoBias}});
+constexpr std::array kMistralFixed =
+    joined(joined(kLlamaFixed, kNoMlpBias), std::to_array<FixedField>({{"attention_bias", "false", true, kNoBias}}));
+constexpr std::array kQwen2Fixed =
+    joined(joined(kLlamaFixed, kNoMlpBias), std::to_array<FixedField>({{"attention_bias", "true", true, kAlwaysBias}}));
+constexpr std::array kQwen3Fixed = joined(kLlamaFixed, kNoMlpBias);
+constexpr std::array kGemmaFixed = joined(
+    kQwen3Fixed, std::to_array<FixedField>(
+                     {{"use_bidirectional_attention", "false", true, "attention to later tokens is not implemented"}}));
+
 constexpr std::string_view kNoExperts = "mixture-of-experts models are not implemented";
 constexpr std::string_view kNoWindow = "sliding-window attention is not implemented";
 constexpr std::string_view kNoLatent = "multi-head latent attention is not implemented";
@@ -175,15 +204,41 @@ constexpr std::array kForeign = std::to_array<ForeignField>({
 }  // namespace
 
 std::span<const std::string_view> read_fields(Family family) {
-  if (family == Family::kGpt2) return kGpt2Fields;
-  return kLlamaFields;
+  switch (family) {
+    case Family::kGpt2:
+      return kGpt2Fields;
+    case Family::kLlama:
+      return kLlamaFields;
+    case Family::kMistral:
+      return kMistralFields;
+    case Family::kQwen2:
+      return kQwen2Fields;
+    case Family::kQwen3:
+      return kQwen3Fields;
+    case Family::kGemma:
+      return kGemmaFields;
+  }
+  TRIREME_CHECK(false, "family {}", static_cast<int>(family));
 }
 
 std::span<const std::string_view> passed_over_fields() { return kPassedOver; }
 
 std::span<const FixedField> fixed_fields(Family family) {
-  if (family == Family::kGpt2) return kGpt2Fixed;
-  return kLlamaFixed;
+  switch (family) {
+    case Family::kGpt2:
+      return kGpt2Fixed;
+    case Family::kLlama:
+      return kLlamaFixed;
+    case Family::kMistral:
+      return kMistralFixed;
+    case Family::kQwen2:
+      return kQwen2Fixed;
+    case Family::kQwen3:
+      return kQwen3Fixed;
+    case Family::kGemma:
+      return kGemmaFixed;
+  }
+  TRIREME_CHECK(false, "family {}", static_cast<int>(family));
 }
 
 std::span<const ForeignField> foreign_fields() { return kForeign; }

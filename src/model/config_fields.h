@@ -21,7 +21,8 @@ struct FixedField {
   std::string_view rule;
 };
 
-// A field of a feature that is not implemented. It may be there, switched off: null, false, {} or [].
+// A field of a feature that is not implemented. It may be there, switched off: null, false, {} or []. A family that
+// reads the field itself goes first.
 struct ForeignField {
   std::string_view name;
   std::string_view rule;

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,135 +8,18 @@
 
 #include <fmt/format.h>
 
-#include "base/units.h"
 #include "model/config.h"
 #include "model/config_fields.h"
+#include "model/counts.h"
+#include "model/field_reader.h"
 
 namespace trireme::model {
 namespace {
 
-// Widths beyond these are typing errors, and would overflow the exact counts.
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 30;
-constexpr std::int64_t kMaxLayers = 100'000;
-constexpr double kMaxParameters = 1e15;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::string shown(const Json& value) {
-  if (value.is_number() && !std::isfinite(value.as_number())) return "not a finite number";
-  constexpr std::size_t kLongest = 60;
-  std::string text = value.dump();
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
-  return text;
-}
-
-// The legal numbers of a field.
-struct Range {
-  double least = -kInfinity;
-  bool least_is_legal = true;
-  double end = kInfinity;  // never legal itself
-  std::string_view words;
-};
-constexpr Range kPositive{0.0, false, kInfinity, "must be above 0"};
-constexpr Range kSmall{0.0, false, 1.0, "must be above 0 and below 1"};
-constexpr Range kFraction{0.0, true, 1.0, "must be in [0, 1)"};
-constexpr Range kAtLeastOne{1.0, true, kInfinity, "must be at least 1"};
-
-// Reads fields of one object. The first refusal is kept, and later reads give their fallback, so that a parser is a
-// list of reads with one check at its end.
-class FieldReader {
- public:
-  FieldReader(const Json& object, std::string what) : object_(object), what_(std::move(what)) {}
-
-  bool ok() const { return !failure_.has_value(); }
-  const Failure& failure() const { return *failure_; }
-  const Json& object() const { return object_; }
-  std::string option(std::string_view name) const { return fmt::format("{}: {}", what_, name); }
-
-  void refuse(std::string_view name, std::string value, std::string rule, std::string nearest = "") {
-    if (failure_) return;
-    failure_ = Failure{option(name), std::move(value), std::move(rule), std::move(nearest)};
-  }
-  void adopt(const Failure& failure) {
-    if (!failure_) failure_ = failure;
-  }
-
-  // The field, or null where it is absent or null.
-  const Json* given(std::string_view name) const {
-    const Json* value = object_.find(name);
-    return value != nullptr && !value->is_null() ? value : nullptr;
-  }
-
-  std::int64_t size(std::string_view name, std::int64_t most = kMaxWidth) {
-    if (object_.find(name) == nullptr) {
-      refuse(name, "", "the field is missing, and the model's shape depends on it", fmt::format("add \"{}\"", name));
-      return 1;
-    }
-    return size_or(name, 1, most);
-  }
-  // `fallback` where the field is absent.
-  std::int64_t size_or(std::string_view name, std::int64_t fallback, std::int64_t most = kMaxWidth) {
-    const Json* value = object_.find(name);
-    if (value == nullptr) return fallback;
-    if (value->is_integer() && value->as_integer() >= 1 && value->as_integer() <= most) return value->as_integer();
-    refuse(name, shown(*value), fmt::format("must be an integer from 1 to {}", format_exact(most)));
-    return fallback;
-  }
-  // `fallback` where the field is absent or null.
-  std::int64_t size_or_null(std::string_view name, std::int64_t fallback) {
-    return given(name) == nullptr ? fallback : size_or(name, fallback);
-  }
-
-  double number_or(std::string_view name, double fallback, const Range& range) {
-    const Json* value = object_.find(name);
-    if (value == nullptr) return fallback;
-    if (!value->is_number()) {
-      refuse(name, shown(*value), fmt::format("must be a number, is {}", value->type_name()));
-      return fallback;
-    }
-    const double number = value->as_number();
-    const bool above = range.least_is_legal ? number >= range.least : number > range.least;
-    if (std::isfinite(number) && above && number < range.end) return number;
-    refuse(name, shown(*value), std::string(range.words));
-    return fallback;
-  }
-
-  bool flag_or(std::string_view name, bool fallback) {
-    const Json* value = object_.find(name);
-    if (value == nullptr) return fallback;
-    if (value->is_bool()) return value->as_bool();
-    refuse(name, shown(*value), "must be true or false");
-    return fallback;
-  }
-
-  std::string text_or(std::string_view name, std::string fallback) {
-    const Json* value = object_.find(name);
-    if (value == nullptr) return fallback;
-    if (value->is_string()) return value->as_string();
-    refuse(name, shown(*value), fmt::format("must be a text, is {}", value->type_name()));
-    return fallback;
-  }
-
-  // A token id, or -1 for none. Of a list the first counts. Ids outside the vocabulary (a default kept in a small
-  // model's file) stand for none.
-  std::int64_t token_or(std::string_view name, std::int64_t fallback, std::int64_t vocabulary) {
-    const Json* value = object_.find(name);
-    std::int64_t id = fallback;
-    if (value != nullptr) {
-      if (value->is_array() && !value->as_array().empty()) value = &value->as_array().front();
-      if (!value->is_null() && !value->is_integer()) {
-        refuse(name, shown(*value), "must be a token id, a list of them, or null");
-      }
-      id = value->is_integer() ? value->as_integer() : -1;
-    }
-    return id >= 0 && id < vocabulary ? id : -1;
-  }
-
- private:
-  const Json& object_;
-  std::string what_;
-  std::optional<Failure> failure_;
-};
+constexpr Range kPositive{.least = 0.0, .least_is_legal = false, .words = "must be above 0"};
+constexpr Range kSmall{.least = 0.0, .least_is_legal = false, .end = 1.0, .words = "must be above 0 and below 1"};
+constexpr Range kFraction{.least = 0.0, .end = 1.0, .words = "must be in [0, 1)"};
+constexpr Range kAtLeastOne{.least = 1.0, .words = "must be at least 1"};
 
 Activation parse_activation(FieldReader& fields, std::string_view name, std::string fallback) {
   const std::string text = fields.text_or(name, std::move(fallback));
@@ -298,32 +179,92 @@ void parse_gpt2(FieldReader& fields, Config& config) {
   config.head_dim = config.hidden / config.heads;
 }
 
-void parse_llama(FieldReader& fields, Config& config) {
-  config.hidden = fields.size("hidden_size");
-  config.ffn = fields.size("intermediate_size");
-  config.layers = fields.size("num_hidden_layers", kMaxLayers);
-  config.vocabulary = fields.size("vocab_size");
-  config.heads = fields.size("num_attention_heads");
-  config.kv_heads = fields.size_or_null("num_key_value_heads", config.heads);
-  config.head_dim = fields.size_or_null("head_dim", config.hidden / config.heads);
-  config.max_positions = fields.size_or("max_position_embeddings", 2048);
-  config.norm = NormKind::kRmsNorm;
-  config.norm_epsilon = fields.number_or("rms_norm_eps", 1e-6, kSmall);
-  config.activation = parse_activation(fields, "hidden_act", "silu");
-  config.gated_mlp = true;
-  config.attention_input_bias = config.attention_output_bias = fields.flag_or("attention_bias", false);
-  config.mlp_bias = fields.flag_or("mlp_bias", false);
-  config.tied_embeddings = fields.flag_or("tie_word_embeddings", false);
-  config.attention_dropout = fields.number_or("attention_dropout", 0.0, kFraction);
-  config.bos_token = fields.token_or("bos_token_id", 1, config.vocabulary);
-  config.eos_token = fields.token_or("eos_token_id", 2, config.vocabulary);
-  parse_rope(fields, config);
-  if (!fields.ok()) return;
+// What Hugging Face takes where a rotary family's file is silent. 0 kv_heads: as many as heads; 0 head_dim: hidden /
+// heads; 0 sliding_window: none. null for any of the three means the same.
+struct RotaryDefaults {
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t max_positions = 0;
+  std::int64_t sliding_window = 0;
+  std::string_view activation = "silu";
+  bool tied_embeddings = false;
+  std::int64_t bos_token = -1;
+  std::int64_t eos_token = -1;
+};
+RotaryDefaults rotary_defaults(Family family) {
+  switch (family) {
+    case Family::kMistral:
+      return {.kv_heads = 8, .max_positions = 131072, .sliding_window = 4096, .bos_token = 1, .eos_token = 2};
+    case Family::kQwen2:
+      return {.kv_heads = 32, .max_positions = 32768, .sliding_window = 4096};
+    case Family::kQwen3:
+      return {.kv_heads = 32, .head_dim = 128, .max_positions = 32768, .sliding_window = 4096};
+    case Family::kGemma:
+      return {.kv_heads = 16,
+              .head_dim = 256,
+              .max_positions = 8192,
+              .activation = "gelu_pytorch_tanh",
+              .tied_embeddings = true,
+              .bos_token = 2,
+              .eos_token = 1};
+    case Family::kGpt2:
+    case Family::kLlama:
+      break;
+  }
+  return {.max_positions = 2048, .bos_token = 1, .eos_token = 2};
+}
+
+// `absent` where the field is absent, `null` where it is null.
+std::int64_t size_or_either(FieldReader& fields, std::string_view name, std::int64_t absent, std::int64_t null) {
+  return fields.object().find(name) == nullptr ? absent : fields.size_or_null(name, null);
+}
+
+// Gemma's own files say "gelu" in hidden_act, and transformers computes the tanh form for them: hidden_activation,
+// where it is given, is what counts.
+Activation parse_gemma_activation(FieldReader& fields, std::string_view fallback) {
+  if (fields.given("hidden_activation") != nullptr) {
+    return parse_activation(fields, "hidden_activation", std::string(fallback));
+  }
+  const Json* old = fields.given("hidden_act");
+  if (old == nullptr || *old == Json("gelu")) return Activation::kGeluTanh;
+  return parse_activation(fields, "hidden_act", std::string(fallback));
+}
+
+// The list says, layer by layer, what sliding_window and its companions say already.
+void check_layer_types(FieldReader& fields, const Config& config) {
+  const Json* given = fields.given("layer_types");
+  if (given == nullptr || !fields.ok()) return;
+  const auto expected = [&](std::size_t layer) {
+    const bool windowed = config.sliding_window > 0 && static_cast<std::int64_t>(layer) >= config.first_window_layer;
+    return Json(windowed ? "sliding_attention" : "full_attention");
+  };
+  bool same = given->is_array() && static_cast<std::int64_t>(given->as_array().size()) == config.layers;
+  for (std::size_t i = 0; same && i < given->as_array().size(); ++i) same = given->as_array()[i] == expected(i);
+  if (same) return;
+  fields.refuse("layer_types", shown(*given),
+                "must name every layer's attention as use_sliding_window and max_window_layers have it",
+                "leave the field out");
+}
+
+void parse_window(FieldReader& fields, Config& config, const RotaryDefaults& defaults) {
+  if (defaults.sliding_window == 0) return;  // the family has none
+  const bool qwen = config.family != Family::kMistral;
+  if (!qwen || fields.flag_or("use_sliding_window", false)) {
+    config.sliding_window = size_or_either(fields, "sliding_window", defaults.sliding_window, 0);
+    if (qwen) config.first_window_layer = fields.size_or("max_window_layers", 28, kMaxWidth, 0);
+    if (config.sliding_window == 0 || config.first_window_layer >= config.layers) {
+      config.sliding_window = config.first_window_layer = 0;
+    }
+  }
+  if (qwen) check_layer_types(fields, config);
+}
+
+void check_heads(FieldReader& fields, const Config& config, bool derived_head_dim) {
   if (config.heads % config.kv_heads != 0) {
     fields.refuse("num_key_value_heads", std::to_string(config.kv_heads),
                   fmt::format("must divide num_attention_heads ({})", config.heads));
   }
-  if (fields.given("head_dim") == nullptr && config.hidden % config.heads != 0) {
+  if (derived_head_dim && config.hidden % config.heads != 0) {
     fields.refuse("num_attention_heads", std::to_string(config.heads),
                   fmt::format("must divide hidden_size ({}) where head_dim is not given", config.hidden));
   }
@@ -333,7 +274,41 @@ void parse_llama(FieldReader& fields, Config& config) {
   }
 }
 
-// In floating point, since the point is to find what would overflow.
+// Llama and the families that differ from it in a few fields.
+void parse_rotary_family(FieldReader& fields, Config& config) {
+  const RotaryDefaults defaults = rotary_defaults(config.family);
+  config.hidden = fields.size("hidden_size");
+  config.ffn = fields.size("intermediate_size");
+  config.layers = fields.size("num_hidden_layers", kMaxLayers);
+  config.vocabulary = fields.size("vocab_size");
+  config.heads = fields.size("num_attention_heads");
+  config.kv_heads = size_or_either(fields, "num_key_value_heads",
+                                   defaults.kv_heads > 0 ? defaults.kv_heads : config.heads, config.heads);
+  const std::int64_t derived = config.hidden / config.heads;
+  config.head_dim = size_or_either(fields, "head_dim", defaults.head_dim > 0 ? defaults.head_dim : derived, derived);
+  config.max_positions = fields.size_or("max_position_embeddings", defaults.max_positions);
+  config.norm = NormKind::kRmsNorm;
+  config.norm_epsilon = fields.number_or("rms_norm_eps", 1e-6, kSmall);
+  config.activation = config.family == Family::kGemma
+                          ? parse_gemma_activation(fields, defaults.activation)
+                          : parse_activation(fields, "hidden_act", std::string(defaults.activation));
+  config.gated_mlp = true;
+  const bool has_bias_field = config.family != Family::kMistral && config.family != Family::kQwen2;
+  config.attention_output_bias = has_bias_field && fields.flag_or("attention_bias", false);
+  config.attention_input_bias = config.attention_output_bias || config.family == Family::kQwen2;
+  config.qk_norm = config.family == Family::kQwen3;
+  config.mlp_bias = config.family == Family::kLlama && fields.flag_or("mlp_bias", false);
+  config.tied_embeddings = fields.flag_or("tie_word_embeddings", defaults.tied_embeddings);
+  config.attention_dropout = fields.number_or("attention_dropout", 0.0, kFraction);
+  config.bos_token = fields.token_or("bos_token_id", defaults.bos_token, config.vocabulary);
+  config.eos_token = fields.token_or("eos_token_id", defaults.eos_token, config.vocabulary);
+  parse_rope(fields, config);
+  parse_window(fields, config, defaults);
+  if (!fields.ok()) return;
+  const bool no_default = fields.object().find("head_dim") != nullptr || defaults.head_dim == 0;
+  check_heads(fields, config, fields.given("head_dim") == nullptr && no_default);
+}
+
 void check_total(FieldReader& fields, const Config& config) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double head_dim = real(config.head_dim);
@@ -341,9 +316,7 @@ void check_total(FieldReader& fields, const Config& config) {
   const double mlp = (config.gated_mlp ? 3.0 : 2.0) * real(config.ffn);
   const double rows =
       real(config.layers) * (attention + mlp) + 2.0 * real(config.vocabulary) + real(config.max_positions);
-  if (rows * real(config.hidden) < kMaxParameters) return;
-  fields.refuse("parameters", fmt::format("about {:.2g}", rows * real(config.hidden)),
-                fmt::format("must be below {:.0e}", kMaxParameters), "look for a size with digits too many");
+  fields.refuse_total(rows * real(config.hidden));
 }
 
 }  // namespace
@@ -355,20 +328,25 @@ Result<Config> parse_config(const Json& document, const std::string& what) {
   }
   const Json* type = document.find("model_type");
   if (type == nullptr) {
-    return Failure{fields.option("model_type"), "", "the field is missing", "gpt2, llama"};
+    return Failure{fields.option("model_type"), "", "the field is missing", family_names()};
   }
-  const bool is_gpt2 = *type == Json("gpt2");
-  if (!is_gpt2 && *type != Json("llama")) {
+  const std::optional<Family> family = type->is_string() ? family_of(type->as_string()) : std::nullopt;
+  if (is_mixture_of_experts(document)) {
+    return Failure{fields.option("model_type"), type->as_string(),
+                   "layouts of mixture-of-experts models are not planned yet",
+                   "`trireme model` counts this model's parameters"};
+  }
+  if (!family) {
     return Failure{fields.option("model_type"), type->is_string() ? type->as_string() : shown(*type),
-                   "this model family is not supported", "gpt2, llama"};
+                   "this model family is not supported", family_names()};
   }
   Config config;
-  config.family = is_gpt2 ? Family::kGpt2 : Family::kLlama;
+  config.family = *family;
   check_unknown_fields(fields, config.family);
-  if (is_gpt2) {
+  if (config.family == Family::kGpt2) {
     parse_gpt2(fields, config);
   } else {
-    parse_llama(fields, config);
+    parse_rotary_family(fields, config);
   }
   config.initializer_range = fields.number_or("initializer_range", 0.02, kFraction);
   if (fields.ok()) check_total(fields, config);

@@ -184,7 +184,8 @@ TEST_P(ExampleModelTest, ComesBackFromHuggingFacesForm) {
 
 INSTANTIATE_TEST_SUITE_P(Shipped, ExampleModelTest,
                          testing::Values("gpt2", "gpt2-xl", "llama-2-7b", "llama-2-70b", "llama-3-8b", "llama-3-70b",
-                                         "llama-3.1-405b", "llama-3.2-1b", "tinyllama-1.1b"),
+                                         "llama-3.1-405b", "llama-3.2-1b", "tinyllama-1.1b", "mistral-7b", "qwen2.5-7b",
+                                         "qwen3-8b"),
                          [](const auto& instance) {
                            std::string name = instance.param;
                            for (char& c : name) c = c == '-' || c == '.' ? '_' : c;

@@ -25,6 +25,8 @@ constexpr std::array kRoleNames = std::to_array<std::string_view>({
     "key bias",
     "value weight",
     "value bias",
+    "query norm weight",
+    "key norm weight",
     "attention output weight",
     "attention output bias",
     "norm 2 weight",
@@ -77,9 +79,14 @@ class UnitBuilder {
     return replicated(role, name, {config_.hidden}, {InitKind::kZeros, 0.0});
   }
   void norm(Role weight, std::string_view name) {
-    replicated(weight, fmt::format("{}.weight", name), {config_.hidden}, {InitKind::kOnes, 0.0});
+    const InitKind init = config_.family == Family::kGemma ? InitKind::kZeros : InitKind::kOnes;
+    replicated(weight, fmt::format("{}.weight", name), {config_.hidden}, {init, 0.0});
     if (config_.norm != NormKind::kLayerNorm) return;
     replicated_bias(static_cast<Role>(static_cast<int>(weight) + 1), fmt::format("{}.bias", name));
+  }
+  // One weight for all heads: a rank's gradient sums over its own heads alone.
+  void head_norm(Role weight, std::string_view name) {
+    replicated(weight, name, {config_.head_dim}, {InitKind::kOnes, 0.0}).gradient.plain = AxisState::kPartial;
   }
 
  private:
@@ -143,6 +150,10 @@ void add_llama_layer(const Config& c, UnitBuilder& unit) {
   column_parallel(Role::kQueryWeight, Role::kQueryBias, "self_attn.q_proj", c.query_width(), unit.heads(), qkv_bias);
   column_parallel(Role::kKeyWeight, Role::kKeyBias, "self_attn.k_proj", c.kv_width(), unit.kv_heads(), qkv_bias);
   column_parallel(Role::kValueWeight, Role::kValueBias, "self_attn.v_proj", c.kv_width(), unit.kv_heads(), qkv_bias);
+  if (c.qk_norm) {
+    unit.head_norm(Role::kQueryNormWeight, "self_attn.q_norm.weight");
+    unit.head_norm(Role::kKeyNormWeight, "self_attn.k_norm.weight");
+  }
   row_parallel(Role::kAttentionOutputWeight, Role::kAttentionOutputBias, "self_attn.o_proj", c.query_width(),
                unit.heads(), c.attention_output_bias);
   unit.norm(Role::kNorm2Weight, "post_attention_layernorm");

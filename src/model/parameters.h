@@ -36,6 +36,8 @@ enum class Role {
   kKeyBias,
   kValueWeight,
   kValueBias,
+  kQueryNormWeight,  // [head_dim], one for all heads (qwen3)
+  kKeyNormWeight,
   kAttentionOutputWeight,
   kAttentionOutputBias,
   kNorm2Weight,  // before the MLP
@@ -121,8 +123,9 @@ struct ParameterTable {
 };
 
 // gpt2: names without a prefix beyond Hugging Face's "transformer."; llama: "model." and "lm_head.weight".
-// Initialisers as the families' own training code: normal(initializer_range); gpt2's residual projections scaled by
-// 1 / sqrt(2 layers) (GPT-2's paper, section 2.3); norms one, biases zero.
+// The other families name their tensors as llama does. Initialisers as the families' own training code:
+// normal(initializer_range); gpt2's residual projections scaled by 1 / sqrt(2 layers) (GPT-2's paper, section 2.3);
+// norms one (gemma's, which hold the difference from one: zero), biases zero.
 ParameterTable make_parameter_table(const Config& config);
 
 }  // namespace trireme::model

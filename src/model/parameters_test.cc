@@ -64,6 +64,9 @@ TEST(ParametersTest, ExactCountsOfShippedModels) {
   EXPECT_EQ(shipped("llama-3.1-405b").total(), 405'853'388'800);
   EXPECT_EQ(shipped("llama-3.2-1b").total(), 1'235'814'400);
   EXPECT_EQ(shipped("tinyllama-1.1b").total(), 1'100'048'384);
+  EXPECT_EQ(shipped("mistral-7b").total(), 7'241'732'096);
+  EXPECT_EQ(shipped("qwen2.5-7b").total(), 7'615'616'512);
+  EXPECT_EQ(shipped("qwen3-8b").total(), 8'190'735'360);
 }
 
 TEST(ParametersTest, NamesAndShapesOfGpt2) {

@@ -22,7 +22,7 @@ struct RunInputs {
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
 };
 
-// Types beside the compute type. kBF16 keeps fp32 master weights and moments; norms, softmax, loss and scratch are fp32.
+// Types beside the compute type. kBF16 keeps fp32 master weights and moments; statistics, loss and scratch are fp32.
 DType gradient_dtype(const RunInputs& inputs);  // accumulators, buckets and the wire
 DType state_dtype(const RunInputs& inputs);     // moments, statistics, logits, scratch
 bool has_master_weights(const RunInputs& inputs);

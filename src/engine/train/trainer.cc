@@ -300,6 +300,7 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config) {
   ResolvedRun run{.config = config, .plan = {}};
   run.config.threads = config.threads > 0 ? config.threads : env.core_count();
   const model::Config model_config = model::load_config(env, config.model_config).or_throw();
+  if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
   run.plan = parallel::make_run_plan(
       model_config, config.layout, config.batch,
       {.threads = static_cast<int>(run.config.threads),
