@@ -2,6 +2,7 @@
 # make demo      trains a small model on a real text, in a minute or two
 # make test      builds everything and runs all tests (what CI runs first)
 # make sanitize  the unit tests under the address, undefined-behaviour and thread sanitizers
+# make fuzz      readers of files and options on random texts, FUZZ_SECONDS (60) each
 # make tidy      format, include table, headers alone, clang-tidy (minutes)
 # make format    formats the sources in place
 # make coverage  build/coverage/index.html
@@ -14,7 +15,7 @@ export GOMP_SPINCOUNT ?= 10000
 JOBS ?= $(shell nproc)
 FLAGS = $(if $(CI),-DTRIREME_WERROR=ON)
 
-.PHONY: build demo test sanitize tidy format coverage clean
+.PHONY: build demo test sanitize fuzz tidy format coverage clean
 .DEFAULT_GOAL = build
 
 build:
@@ -38,6 +39,20 @@ sanitize-%:
 	@cmake --preset $* > /dev/null
 	@cmake --build --preset $* --parallel $(JOBS)
 	@ctest --preset $* --parallel $(JOBS)
+
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= units model_config cluster
+
+fuzz:
+	@tools/install.sh fuzz
+	@cmake --preset fuzz > /dev/null
+	@cmake --build --preset fuzz --parallel $(JOBS)
+	@set -e; for target in $(FUZZ_TARGETS); do \
+	  mkdir -p build/fuzz/corpus/$$target; \
+	  build/fuzz/tests/fuzz_$$target -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 \
+	    -verbosity=0 -print_final_stats=1 \
+	    -artifact_prefix=build/fuzz/$$target- build/fuzz/corpus/$$target tests/fuzz/corpus/$$target; \
+	done
 
 tidy:
 	@tools/install.sh tidy

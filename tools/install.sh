@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages that a task needs and that are missing. Usage: tools/install.sh TASK...
-# Tasks: build, test, tidy, coverage. Asks the package database first, so that a second run returns at once.
+# Tasks: build, test, tidy, fuzz, coverage. Asks the package database first, so that a second run returns at once.
 set -eu
 
 packages_of() {
@@ -11,9 +11,10 @@ packages_of() {
         libxxhash-dev libgtest-dev libgmock-dev python3
       ;;
     tidy) echo "$(packages_of build)" clang-format clang-tidy-16 libomp-16-dev ;;
+    fuzz) echo "$(packages_of build)" clang-16 libclang-rt-16-dev libomp-16-dev ;;
     coverage) echo "$(packages_of build)" gcovr ;;
     *)
-      echo "tools/install.sh: no task '$1'; tasks: build, test, tidy, coverage" >&2
+      echo "tools/install.sh: no task '$1'; tasks: build, test, tidy, fuzz, coverage" >&2
       exit 2
       ;;
   esac

@@ -77,6 +77,47 @@ name = ""
   EXPECT_EQ(parse_toml(to_toml(document), "x").or_throw(), document);
 }
 
+TEST(ParseToml, WhatTheLibraryAssertsIsARefusal) {
+  EXPECT_NE(refusal("a = 1\n[=").find("run.toml: line 2, column 2: "), std::string::npos) << refusal("a = 1\n[=");
+  EXPECT_NE(refusal("[[$a]]").find("run.toml: line 1, column 3: "), std::string::npos) << refusal("[[$a]]");
+}
+
+TEST(ParseToml, LettersOutsideTexts) {
+  EXPECT_NE(refusal("a \u0496 = 1").find("run.toml: line 1, column 3: "), std::string::npos) << refusal("a \u0496 = 1");
+  EXPECT_EQ(refusal("a = 1 # \u0496\nb = \"\"\"\u0496 \\\n \u0496\"\"\""), "accepted");
+}
+
+// "a . a . a" with this many dots.
+std::string dotted(int dots) {
+  std::string key = "a";
+  for (int i = 0; i < dots; ++i) key += " . a";
+  return key;
+}
+
+TEST(ParseToml, DeepDocumentsAreRefused) {
+  const std::string rule = "a key has at most 16 dots";
+  EXPECT_EQ(refusal(dotted(16) + " = 1"), "accepted");
+  EXPECT_EQ(refusal("x = 1.5\n" + dotted(17) + " = 1"), "run.toml: line 2, column 67: " + rule);
+  EXPECT_NE(refusal("[" + dotted(200000) + "]").find(rule), std::string::npos);
+  EXPECT_NE(refusal("x = {" + dotted(200000) + " = 1}").find(rule), std::string::npos);
+  EXPECT_NE(refusal("x = [\"\"\"a\"\"\"\", {" + dotted(17) + " = 1}]").find(rule), std::string::npos);
+  std::string nested = "x = ";
+  for (int i = 0; i < 250; ++i) nested += "{" + dotted(16) + " = ";
+  nested += "1" + std::string(250, '}');
+  EXPECT_NE(refusal(nested).find("nested deeper than 200 levels"), std::string::npos) << refusal(nested);
+  EXPECT_NE(refusal("x = " + std::string(100000, '[')), "accepted");
+}
+
+TEST(ParseToml, DotsInTextsAndCommentsAreNoneOfKeys) {
+  const std::string dots(100, '.');
+  EXPECT_EQ(refusal("a = \"" + dots + "\" # " + dots), "accepted");
+  EXPECT_EQ(refusal("a = \"\\\"" + dots + "\""), "accepted");
+  EXPECT_EQ(refusal("a = '\\" + dots + "'"), "accepted");
+  EXPECT_EQ(refusal("a = \"\"\"\n" + dots + "\n\"" + dots + "\"\"\"\""), "accepted");
+  EXPECT_EQ(refusal("a = '''\n" + dots + "'" + dots + "''''"), "accepted");
+  EXPECT_EQ(refusal("\"" + dots + "\".'" + dots + "' = 1"), "accepted");
+}
+
 TEST(ToToml, ScalarsComeBeforeTables) {
   Json document;
   document["table"]["a"] = 1;

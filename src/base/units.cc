@@ -40,6 +40,8 @@ constexpr std::array<UnitName, 5> kBitUnits{
 constexpr std::array<UnitName, 9> kCountUnits{
     {{"", 1}, {"K", 1e3}, {"k", 1e3}, {"M", 1e6}, {"m", 1e6}, {"B", 1e9}, {"b", 1e9}, {"T", 1e12}, {"t", 1e12}}};
 
+constexpr std::array<UnitName, 4> kFlopsUnits{{{"FLOP/s", 1}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}}};
+
 constexpr std::array<UnitName, 10> kTimeUnits{{{"ns", 1e-9},
                                                {"us", 1e-6},
                                                {"ms", 1e-3},
@@ -116,6 +118,27 @@ Result<Bytes> exact_bytes(std::string_view text, const Quantity& quantity, doubl
   return Bytes{static_cast<std::int64_t>(rounded)};
 }
 
+// A number times its unit, which may leave the range of a double.
+Result<double> product_of(std::string_view text, const char* what, const Quantity& quantity, const UnitName& unit) {
+  const double product = quantity.number * unit.factor;
+  if (std::isfinite(product)) return product;
+  return Failure{what, fmt::format("\"{}\"", text), "is too large for a double", ""};
+}
+
+// The shortest "number unit" whose product is exactly the value, of equally short ones the last; with a unit of factor
+// 1 there always is one.
+std::string exact_text(double value, std::span<const UnitName> units, std::string_view blank, std::string_view suffix) {
+  TRIREME_CHECK(std::isfinite(value) && value >= 0, "{} has no text with a unit", value);
+  std::string best;
+  for (const UnitName& unit : units) {
+    const double number = value / unit.factor;
+    if (number * unit.factor != value || unit.name.empty()) continue;
+    std::string text = fmt::format("{}{}{}{}", number, blank, unit.name, suffix);
+    if (best.empty() || text.size() <= best.size()) best = std::move(text);
+  }
+  return best;
+}
+
 // The largest scale whose value prints as at least 1 and, after rounding to `digits` decimals, below the next
 // scale.
 struct Scale {
@@ -164,7 +187,7 @@ Result<double> parse_count(std::string_view text) {
   if (unit == nullptr) {
     return unknown_unit("count", text, quantity->unit, "K, M, B (1e9), T, or none");
   }
-  return quantity->number * unit->factor;
+  return product_of(text, "count", *quantity, *unit);
 }
 
 Result<Bytes> parse_bytes(std::string_view text) {
@@ -188,7 +211,16 @@ Result<double> parse_bytes_per_second(std::string_view text) {
   if (unit == nullptr) {
     return unknown_unit("bandwidth", text, unit_text, "GB/s, GiB/s (bytes), Gb/s (bits), and so with K, M, T");
   }
-  return quantity->number * unit->factor;
+  return product_of(text, "bandwidth", *quantity, *unit);
+}
+
+Result<double> parse_flops_per_second(std::string_view text) {
+  constexpr const char* kWhat = "rate of operations";
+  const Result<Quantity> quantity = split_quantity(text, kWhat, "989.4 TFLOP/s");
+  if (!quantity.ok()) return quantity.failure();
+  const UnitName* unit = find_unit(kFlopsUnits, quantity->unit);
+  if (unit == nullptr) return unknown_unit(kWhat, text, quantity->unit, "FLOP/s, GFLOP/s, TFLOP/s, PFLOP/s");
+  return product_of(text, kWhat, *quantity, *unit);
 }
 
 Result<Seconds> parse_seconds(std::string_view text) {
@@ -198,8 +230,31 @@ Result<Seconds> parse_seconds(std::string_view text) {
   if (unit == nullptr) {
     return unknown_unit("duration", text, quantity->unit, "ns, us, ms, s, m or min, h, d, w, y");
   }
-  return Seconds{quantity->number * unit->factor};
+  const Result<double> product = product_of(text, "duration", *quantity, *unit);
+  if (!product.ok()) return product.failure();
+  return Seconds{*product};
 }
+
+std::string bytes_text(Bytes bytes) {
+  TRIREME_CHECK(bytes.count >= 0, "{} bytes have no text", bytes.count);
+  std::string best = fmt::format("{}B", bytes.count);
+  for (const UnitName& unit : kByteUnits) {
+    const auto factor = static_cast<std::int64_t>(unit.factor);
+    if (unit.name.empty() || unit.name == "kB" || bytes.count == 0 || bytes.count % factor != 0) continue;
+    std::string text = fmt::format("{}{}", bytes.count / factor, unit.name);
+    if (text.size() < best.size()) best = std::move(text);
+  }
+  return best;
+}
+
+std::string bandwidth_text(double bytes_per_s) {
+  constexpr std::size_t kDecimal = 8;  // the first of kByteUnits, up to PB
+  return exact_text(bytes_per_s, std::span(kByteUnits).first(kDecimal), " ", "/s");
+}
+
+std::string flops_rate_text(double flops_per_s) { return exact_text(flops_per_s, kFlopsUnits, " ", ""); }
+
+std::string duration_text(Seconds seconds) { return exact_text(seconds.count, kTimeUnits, "", ""); }
 
 std::string format_bytes(Bytes bytes) {
   if (std::abs(static_cast<double>(bytes.count)) < 1e3) return fmt::format("{} B", bytes.count);

@@ -2,7 +2,7 @@
 
 // Quantities with types: Bytes (exact, overflow-checked), Flops and Seconds, and how people write them.
 //   "7B" = 7e9 (a count)   "80GB" = 80e9 bytes   "80GiB" = 80 * 2^30   "200GB/s"   "200Gb/s" = 25e9 bytes/s
-//   "3min" or "3m", "50h", "2d", "3w", "3y" (365.25 days), "1.5s", "20ms"
+//   "989.4 TFLOP/s"   "3min" or "3m", "50h", "2d", "3w", "3y" (365.25 days), "1.5s", "20ms"
 
 #include <compare>
 #include <cstdint>
@@ -49,9 +49,17 @@ struct Seconds {
 Result<double> parse_count(std::string_view text);             // "7B", "1.5M", "4096", "7e9"
 Result<Bytes> parse_bytes(std::string_view text);              // "80GB", "80GiB", "14 GB", "512" (bytes)
 Result<double> parse_bytes_per_second(std::string_view text);  // "200GB/s", "200Gb/s"
+Result<double> parse_flops_per_second(std::string_view text);  // "989.4 TFLOP/s"
 Result<Seconds> parse_seconds(std::string_view text);
 
-// Value to text. Bytes: decimal with two digits ("112.00 GB"); exact: with separators ("1,024 bytes").
+// Value to text that the parser above reads back as the very same value, in the unit that makes it shortest. The value
+// is finite and not negative (CHECK).
+std::string bytes_text(Bytes bytes);              // "80GB", "80GiB"
+std::string bandwidth_text(double bytes_per_s);   // "3.35 TB/s"
+std::string flops_rate_text(double flops_per_s);  // "989.4 TFLOP/s"
+std::string duration_text(Seconds seconds);       // "8us"
+
+// Value to text, for people. Bytes: decimal with two digits ("112.00 GB"); exact: with separators ("1,024 bytes").
 std::string format_bytes(Bytes bytes);
 std::string format_exact(std::int64_t value);       // 8,030,261,248
 std::string format_seconds(Seconds seconds);        // "134.2 min", "6.57 h", "122.5 ms"

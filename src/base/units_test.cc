@@ -97,6 +97,52 @@ TEST(ParseBandwidth, EachUnit) {
   }
 }
 
+TEST(ParseFlopsRate, EachUnit) {
+  EXPECT_EQ(parse_flops_per_second("5 FLOP/s").value(), 5);
+  EXPECT_EQ(parse_flops_per_second("241GFLOP/s").value(), 241e9);
+  EXPECT_EQ(parse_flops_per_second("989.4 TFLOP/s").value(), 989.4 * 1e12);
+  EXPECT_EQ(parse_flops_per_second("2.25 PFLOP/s").value(), 2.25e15);
+  for (const char* text : {"", "5", "5 TFLOPS", "5 TFLOP", "5 tflop/s", "TFLOP/s", "-5 TFLOP/s", "5 TB/s", "nan"}) {
+    EXPECT_FALSE(parse_flops_per_second(text).ok()) << text;
+  }
+  EXPECT_NE(parse_flops_per_second("5").failure().sentence().find("TFLOP/s"), std::string::npos);
+}
+
+TEST(Parse, WhatNoDoubleHoldsIsRefused) {
+  EXPECT_FALSE(parse_count("1e300T").ok());
+  EXPECT_FALSE(parse_bytes_per_second("1e300PB/s").ok());
+  EXPECT_FALSE(parse_flops_per_second("1e300PFLOP/s").ok());
+  EXPECT_FALSE(parse_seconds("1e305y").ok());
+}
+
+TEST(ExactText, ShortestUnit) {
+  EXPECT_EQ(bytes_text(Bytes{80'000'000'000}), "80GB");
+  EXPECT_EQ(bytes_text(Bytes{80LL << 30}), "80GiB");
+  EXPECT_EQ(bytes_text(Bytes{80'500'000'000}), "80500MB");
+  EXPECT_EQ(bytes_text(Bytes{513}), "513B");
+  EXPECT_EQ(bytes_text(Bytes{0}), "0B");
+  EXPECT_EQ(bandwidth_text(25e9), "25 GB/s");
+  EXPECT_EQ(bandwidth_text(3.35e12), "3.35 TB/s");
+  EXPECT_EQ(bandwidth_text(0), "0 B/s");
+  EXPECT_EQ(flops_rate_text(989.4e12), "989.4 TFLOP/s");
+  EXPECT_EQ(duration_text({8e-6}), "8us");
+  EXPECT_EQ(duration_text({7200}), "2h");
+}
+
+TEST(ExactText, ReadsBackAsTheSameValue) {
+  for (const double x : {0.0, 5e-324, 1e-300, 1.0 / 3, 0.1, 1.0, 3e-6, 989.4 * 1e12, 1555e9, 1e22 / 3, 1e300}) {
+    EXPECT_EQ(parse_bytes_per_second(bandwidth_text(x)).value(), x);
+    EXPECT_EQ(parse_flops_per_second(flops_rate_text(x)).value(), x);
+    EXPECT_EQ(parse_seconds(duration_text({x})).value().count, x);
+  }
+  for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{999}, std::int64_t{1} << 62, kLargest}) {
+    EXPECT_EQ(parse_bytes(bytes_text({n})).value(), Bytes{n});
+  }
+  EXPECT_THROW(bytes_text(Bytes{-1}), InternalError);
+  EXPECT_THROW(bandwidth_text(-1), InternalError);
+  EXPECT_THROW(duration_text({std::numeric_limits<double>::infinity()}), InternalError);
+}
+
 TEST(ParseSeconds, EachUnit) {
   EXPECT_EQ(parse_seconds("5ns").value().count, 5e-9);
   EXPECT_EQ(parse_seconds("5us").value().count, 5 * 1e-6);
