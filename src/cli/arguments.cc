@@ -41,6 +41,7 @@ class CliCommand : public Command {
   void run(std::function<ExitCode()> action) override { action_ = std::move(action); }
   Command& command(const std::string& name, const std::string& help) override {
     CLI::App* child = app_.add_subcommand(name, help);
+    app_.require_subcommand(0, 1);
     children_.push_back(std::make_unique<CliCommand>(*child, full_name_ + " " + name));
     return *children_.back();
   }

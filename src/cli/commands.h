@@ -7,6 +7,7 @@
 
 namespace trireme::cli {
 
+void declare_plan(Command& root, Env& env);
 void declare_train(Command& root, Env& env);
 void declare_model(Command& root, Env& env);
 void declare_data(Command& root, Env& env);

@@ -10,11 +10,13 @@ int main(int argc, char** argv) {
   if (!variable_is_set("OMP_WAIT_POLICY")) restart_with_variable("GOMP_SPINCOUNT", "10000", argv);
   const ExitCode code = cli::run_program(argc, argv, [](cli::Command& root) {
     Env& env = posix_env();
+    cli::declare_plan(root, env);
     cli::declare_train(root, env);
     cli::declare_model(root, env);
     cli::declare_data(root, env);
     cli::declare_sample(root, env);
     root.examples(
+        "  trireme plan bubble --stages 4                 how long a pipeline waits\n"
         "  trireme model examples/models/gpt2            the parameter table and the exact count\n"
         "  trireme data tokenize book.txt --out data      a text as token files\n"
         "  trireme train examples/runs/demo.toml          a run\n"

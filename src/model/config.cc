@@ -84,10 +84,11 @@ void add_family_members(const Config& c, Json& document) {
   if (c.family == Family::kLlama) document["mlp_bias"] = c.mlp_bias;
   TRIREME_CHECK(c.family == Family::kLlama || !c.mlp_bias);
   TRIREME_CHECK_EQ(c.qk_norm, c.family == Family::kQwen3);
-  Json window;
-  if (c.sliding_window > 0) window = Json(c.sliding_window);
   const bool qwen = c.family == Family::kQwen2 || c.family == Family::kQwen3;
-  if (qwen || c.family == Family::kMistral) document["sliding_window"] = window;
+  if (qwen || c.family == Family::kMistral) {
+    Json& window = document["sliding_window"];  // null: none
+    if (c.sliding_window > 0) window = c.sliding_window;
+  }
   if (qwen) {
     document["use_sliding_window"] = c.sliding_window > 0;
     document["max_window_layers"] = c.sliding_window > 0 ? c.first_window_layer : c.layers;

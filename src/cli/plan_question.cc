@@ -1,0 +1,276 @@
+#include "cli/plan_question.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cli/plan_values.h"
+#include "model/parameters.h"
+
+namespace trireme::cli {
+namespace {
+
+constexpr int kMostSize = 1 << 24;
+
+template <class T>
+T value_or_refuse(const std::string& flag, Result<T> result) {
+  if (result.ok()) return *std::move(result);
+  Failure failure = result.failure();
+  failure.option = flag;
+  throw Error(failure);
+}
+
+// The optional values of a layout, by their names on the command line.
+struct WantedField {
+  std::string name;
+  std::function<void(const std::string& flag, const std::string& text, planner::Wanted& wanted)> read;
+};
+
+WantedField whole(std::string name, std::optional<int> planner::Wanted::*member) {
+  return {std::move(name), [member](const std::string& flag, const std::string& text, planner::Wanted& wanted) {
+            wanted.*member = whole_number(flag, text, "4", kMostSize);
+          }};
+}
+
+bool on_or_off(const std::string& flag, const std::string& text) {
+  if (text != "on" && text != "off") refuse(flag, text, "is not known", "on, off");
+  return text == "on";
+}
+
+int zero_stage(const std::string& flag, const std::string& text) {
+  if (text.size() != 1 || text[0] < '0' || text[0] > '3') refuse(flag, text, "ZeRO has four stages", "0, 1, 2, 3");
+  return text[0] - '0';
+}
+
+const std::vector<WantedField>& wanted_fields() {
+  using planner::Wanted;
+  static const std::vector<WantedField> fields{
+      whole("tp", &Wanted::tp),
+      whole("pp", &Wanted::pp),
+      whole("dp", &Wanted::dp),
+      whole("interleave", &Wanted::interleave),
+      {"zero", [](const std::string& flag, const std::string& text, Wanted& w) { w.zero = zero_stage(flag, text); }},
+      {"micro-batch", [](const std::string& flag, const std::string& text,
+                         Wanted& w) { w.micro_batch = whole_number(flag, text, "1", kMostSize); }},
+      {"schedule", [](const std::string& flag, const std::string& text,
+                      Wanted& w) { w.schedule = value_or_refuse(flag, plan::parse_schedule(text)); }},
+      {"recompute", [](const std::string& flag, const std::string& text,
+                       Wanted& w) { w.recompute = value_or_refuse(flag, model::parse_recompute(text)); }},
+      {"sequence-parallel", [](const std::string& flag, const std::string& text,
+                               Wanted& w) { w.sequence_parallel = on_or_off(flag, text); }},
+      {"order", [](const std::string& flag, const std::string& text,
+                   Wanted& w) { w.order = value_or_refuse(flag, plan::parse_axis_order(text)); }},
+  };
+  return fields;
+}
+
+void read_wanted(const std::string& name, const std::string& flag, const std::string& text, planner::Wanted& wanted) {
+  std::vector<std::string> known;
+  for (const WantedField& field : wanted_fields()) {
+    if (field.name == name) return field.read(flag, text, wanted);
+    known.push_back(field.name);
+  }
+  refuse(flag, name, "is no part of a layout", nearest_word(name, known));
+}
+
+}  // namespace
+
+void ModelFlags::declare(Command& command) {
+  command.positional("model", path, "config.json, or a directory that holds one", false);
+  command.option("family", family, "of a model by sizes: llama (gated MLP, rotary positions) or gpt2");
+  command.option("layers", layers, "a model by its sizes: decoder layers");
+  command.option("hidden", hidden, "residual width");
+  command.option("heads", heads, "query heads");
+  command.option("kv-heads", kv_heads, "key and value heads (default: heads)");
+  command.option("head-dim", head_dim, "width of a head (default: hidden / heads)");
+  command.option("ffn", ffn, "width inside the MLP (default: 4 x hidden)");
+  command.option("vocabulary", vocabulary, "(default: 51200)");
+  command.option("positions", positions, "most tokens of a sequence (default: --sequence, or 2048)");
+  command.flag("tied", tied, "embedding and head are one tensor");
+}
+
+model::Config ModelFlags::read(Env& env) const {
+  if (!path.empty() && by_sizes()) {
+    refuse("--layers", layers, "a model is given by its config.json or by its sizes, not both", "leave one out");
+  }
+  if (!path.empty()) return model::load_config(env, path).or_throw();
+  if (!by_sizes()) {
+    refuse("model", "", "is needed", "give a config.json, or --layers, --hidden and --heads");
+  }
+  Json config;
+  const bool gpt2 = family == "gpt2";
+  if (!gpt2 && family != "llama") refuse("--family", family, "is not known", "llama, gpt2");
+  const auto number = [&](const std::string& flag, const std::string& text) {
+    return std::int64_t{whole_number(flag, text, "4096", kMostSize)};
+  };
+  const auto number_or = [&](const std::string& flag, const std::string& text, std::int64_t otherwise) {
+    return text.empty() ? otherwise : number(flag, text);
+  };
+  const std::int64_t width = number("--hidden", hidden), query_heads = number("--heads", heads);
+  if (head_dim.empty() && width % query_heads != 0) {
+    refuse("--hidden", hidden, fmt::format("must be divisible by --heads ({}), or --head-dim be given", heads),
+           fmt::format("{}", width / query_heads * query_heads + query_heads));
+  }
+  config["model_type"] = gpt2 ? "gpt2" : "llama";
+  config[gpt2 ? "n_layer" : "num_hidden_layers"] = number("--layers", layers);
+  config[gpt2 ? "n_embd" : "hidden_size"] = width;
+  config[gpt2 ? "n_head" : "num_attention_heads"] = query_heads;
+  config[gpt2 ? "n_inner" : "intermediate_size"] = number_or("--ffn", ffn, 4 * width);
+  config["vocab_size"] = number_or("--vocabulary", vocabulary, 51200);
+  config[gpt2 ? "n_positions" : "max_position_embeddings"] = number_or("--positions", positions, 2048);
+  config["tie_word_embeddings"] = tied;
+  if (!gpt2) {
+    config["num_key_value_heads"] = number_or("--kv-heads", kv_heads, query_heads);
+    config["head_dim"] = number_or("--head-dim", head_dim, width / query_heads);
+  } else if (!kv_heads.empty() || !head_dim.empty()) {
+    refuse(kv_heads.empty() ? "--head-dim" : "--kv-heads", kv_heads.empty() ? head_dim : kv_heads,
+           "gpt2 has as many key heads as query heads, of hidden / heads", "use --family llama");
+  }
+  return model::parse_config(config, "the model by sizes").or_throw();
+}
+
+void RunFlags::declare(Command& command, bool with_cluster) {
+  if (with_cluster) {
+    command.option("cluster", cluster, "cluster.toml, or a preset: a100-40, a100-80, h100:2048, ...");
+    command.option("devices", devices, "as many of the cluster's devices (whole hosts)");
+  }
+  command.option("batch", batch, "global batch, in sequences");
+  command.option("sequence", sequence, "tokens of a sequence (default: the model's positions, at most 8192)");
+  command.option("precision", precision, "bf16 or fp32");
+  command.option("framework", framework, "whose layers and buffers: trireme, megatron, fsdp, nanotron, ...");
+  command.option("calibration", calibration, "file with constants over the default ones");
+  command.flag("fp32-gradients", fp32_gradients, "bf16 with gradients in fp32: 18 bytes a parameter");
+}
+
+DType RunFlags::compute() const {
+  if (precision == "bf16") return DType::kBF16;
+  if (precision == "fp32") return DType::kF32;
+  refuse("--precision", precision, "is not known", "bf16, fp32");
+}
+
+planner::Calibration RunFlags::read_calibration(Env& env) const {
+  return planner::load_calibration(env, calibration).or_throw();
+}
+
+cluster::Cluster RunFlags::read_cluster(Env& env) const {
+  if (cluster.empty()) {
+    refuse("--cluster", "", "is needed",
+           fmt::format("a file, or a preset: {}", fmt::join(cluster::preset_names(), ", ")));
+  }
+  cluster::Cluster read = cluster::load_cluster(env, cluster).or_throw();
+  if (devices.empty()) return read;
+  return value_or_refuse("--devices",
+                         cluster::with_devices(read, whole_number("--devices", devices, "512", kMostSize)));
+}
+
+std::int64_t RunFlags::read_sequence(const model::Config& config) const {
+  if (sequence.empty()) return std::min<std::int64_t>(config.max_positions, 8192);
+  return whole_number("--sequence", sequence, "4096", kMostSize);
+}
+
+planner::Problem RunFlags::problem(Env& env, const model::Config& config, const cluster::Cluster& on) const {
+  const std::int64_t sequences = whole_number("--batch", batch, "1024", kMostSize);
+  Result<planner::Problem> made =
+      planner::make_problem(config, on, sequences, read_sequence(config), compute(), read_calibration(env), framework);
+  if (!made) {
+    Failure failure = made.failure();
+    failure.option = "--" + failure.option;
+    throw Error(failure);
+  }
+  planner::Problem problem = *std::move(made);
+  if (fp32_gradients) {
+    problem.inputs.fp32_gradients = true;
+    problem.element.gradient = static_cast<double>(dtype_size(plan::gradient_dtype(problem.inputs)));
+  }
+  return problem;
+}
+
+void LayoutFlags::declare(Command& command) {
+  command.option("tp", tp, "tensor-parallel degree");
+  command.option("pp", pp, "pipeline stages");
+  command.option("dp", dp, "data-parallel degree");
+  command.option("interleave", interleave, "model chunks a stage");
+  command.option("zero", zero, "ZeRO stage, 0 to 3");
+  command.option("micro-batch", micro_batch, "sequences");
+  command.option("schedule", schedule, "gpipe, 1f1b, interleaved, zb-h1");
+  command.option("recompute", recompute, "none, selective, full");
+  command.option("sequence-parallel", sequence_parallel, "on or off");
+  command.option("order", order, "tp-pp-dp or tp-dp-pp");
+  command.flag("allow-slow-tp", allow_slow_tp, "tensor parallelism across hosts");
+}
+
+planner::Wanted LayoutFlags::read() const {
+  planner::Wanted wanted{.allow_slow_tp = allow_slow_tp};
+  const std::pair<const char*, const std::string&> given[] = {{"tp", tp},
+                                                              {"pp", pp},
+                                                              {"dp", dp},
+                                                              {"interleave", interleave},
+                                                              {"zero", zero},
+                                                              {"micro-batch", micro_batch},
+                                                              {"schedule", schedule},
+                                                              {"recompute", recompute},
+                                                              {"sequence-parallel", sequence_parallel},
+                                                              {"order", order}};
+  for (const auto& [name, text] : given) {
+    if (!text.empty()) read_wanted(name, std::string("--") + name, text, wanted);
+  }
+  return wanted;
+}
+
+planner::Wanted parse_wanted(const std::string& flag, const std::string& text) {
+  planner::Wanted wanted;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string item = text.substr(begin, end - begin);
+    const std::size_t equals = item.find('=');
+    if (equals == std::string::npos) {
+      refuse(flag, text, "must be a list of name=value", fmt::format("write it like {} tp=16,pp=4", flag));
+    }
+    read_wanted(item.substr(0, equals), flag + " " + item.substr(0, equals), item.substr(equals + 1), wanted);
+    begin = end + 1;
+  }
+  return wanted;
+}
+
+planner::Choice choice_of(const planner::Wanted& wanted, int world) {
+  planner::Choice choice{.tp = wanted.tp.value_or(1), .pp = wanted.pp.value_or(1)};
+  const std::int64_t replica = std::int64_t{choice.tp} * choice.pp;
+  choice.dp = wanted.dp.value_or(static_cast<int>(std::max<std::int64_t>(1, world / replica)));
+  choice.interleave = wanted.interleave.value_or(1);
+  choice.micro_batch = wanted.micro_batch.value_or(1);
+  choice.schedule = wanted.schedule.value_or(choice.interleave > 1 ? plan::ScheduleKind::kInterleaved
+                                                                   : plan::ScheduleKind::kOneFOneB);
+  choice.zero = wanted.zero.value_or(0);
+  choice.recompute = wanted.recompute.value_or(model::Recompute::kNone);
+  choice.order = wanted.order.value_or(plan::AxisOrder::kTpPpDp);
+  choice.sequence_parallel = wanted.sequence_parallel.value_or(false);
+  choice.reduce = plan::default_reduce(choice.zero);
+  return choice;
+}
+
+void refuse_layout(Failure failure) {
+  constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
+      {"train.global_batch", "--batch"},
+      {"train.micro_batch", "--micro-batch"},
+      {"train.sequence", "--sequence"},
+      {"layout.sequence_parallel", "--sequence-parallel"}};
+  for (const auto& [option, flag] : kFlags) {
+    if (failure.option == option) failure.option = flag;
+  }
+  if (failure.option.rfind("layout.", 0) == 0) failure.option = "--" + failure.option.substr(7);
+  throw Error(failure);
+}
+
+std::string model_line(const model::Config& config) {
+  return fmt::format("{}: {} parameters, {} layers, hidden {}, {} heads ({} key/value), ffn {}, vocabulary {}",
+                     model::family_name(config.family), format_exact(model::make_parameter_table(config).total()),
+                     config.layers, config.hidden, config.heads, config.kv_heads, config.ffn, config.vocabulary);
+}
+
+std::string cluster_line(const cluster::Cluster& cluster) {
+  return fmt::format("{} x {} ({} host{} of {})", format_exact(cluster.devices()), cluster.device.name,
+                     format_exact(cluster.hosts), cluster.hosts == 1 ? "" : "s", cluster.devices_per_host);
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,59 @@
+#pragma once
+
+// The flags that the sums about a model share: which model, cluster, batch, types, framework, and what of the layout is
+// given. Each is read once, refused by name.
+
+#include <optional>
+#include <string>
+
+#include "base/env.h"
+#include "cli/arguments.h"
+#include "planner/search.h"
+
+namespace trireme::cli {
+
+// A config.json (positional), or a hypothetical model by its sizes.
+struct ModelFlags {
+  std::string path, family = "llama", layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, positions;
+  bool tied = false;
+
+  void declare(Command& command);
+  bool given() const { return !path.empty() || by_sizes(); }
+  bool by_sizes() const { return !layers.empty() || !hidden.empty() || !heads.empty(); }
+  model::Config read(Env& env) const;
+};
+
+struct RunFlags {
+  std::string cluster, devices, batch, sequence, precision = "bf16", framework = "trireme", calibration;
+  bool fp32_gradients = false;
+
+  void declare(Command& command, bool with_cluster);
+  DType compute() const;
+  planner::Calibration read_calibration(Env& env) const;
+  // The cluster, with --devices where given.
+  cluster::Cluster read_cluster(Env& env) const;
+  std::int64_t read_sequence(const model::Config& config) const;
+  planner::Problem problem(Env& env, const model::Config& config, const cluster::Cluster& on) const;
+};
+
+// --tp, --pp, ...: each optional.
+struct LayoutFlags {
+  std::string tp, pp, dp, interleave, zero, micro_batch, schedule, recompute, sequence_parallel, order;
+  bool allow_slow_tp = false;
+
+  void declare(Command& command);
+  planner::Wanted read() const;
+};
+// "tp=16,pp=4": the same names.
+planner::Wanted parse_wanted(const std::string& flag, const std::string& text);
+// The layout of the given values, 1 (or none) where not given; dp from the world where not given.
+planner::Choice choice_of(const planner::Wanted& wanted, int world);
+
+// Ends the command with a layout's refusal, under the names of the flags.
+[[noreturn]] void refuse_layout(Failure failure);
+
+// "405,853,388,800 parameters, 126 layers, hidden 16384".
+std::string model_line(const model::Config& config);
+std::string cluster_line(const cluster::Cluster& cluster);
+
+}  // namespace trireme::cli
