@@ -76,10 +76,20 @@ void print_pareto(const Answer& answer) {
   }
 }
 
-void print_nothing_fits(const Answer& answer) {
+void print_nothing_fits(const planner::Problem& problem, const planner::SearchOptions& search, const Answer& answer) {
+  constexpr std::int64_t kMost = 65536;
   const planner::NearMiss& smallest = *answer.result.smallest;
   fmt::print("\nnothing fits. The smallest: {}: {}, {} more than there is\n", describe(smallest.choice),
              fits_text(smallest.shortage + answer.memory, answer.memory), bytes_text(smallest.shortage));
+  planner::SearchOptions larger = search;
+  larger.device_memory = {static_cast<std::int64_t>(answer.memory)};
+  std::optional<planner::NearMiss> layout;
+  const std::int64_t devices = planner::smallest_fitting_world(problem, larger, kMost, layout);
+  if (devices > 0) {
+    fmt::print("fewest devices that would do: {}: {}\n", format_exact(devices), describe(layout->choice));
+  } else {
+    fmt::print("no number of devices up to {} would do at this batch\n", format_exact(kMost));
+  }
 }
 
 void print_why_not(const Options& options, const planner::WhyNot& why, const Answer& answer) {
@@ -181,7 +191,7 @@ ExitCode plan_model(Options& options, Env& env) {
     print_pareto(answer);
     print_near_misses(answer);
   } else {
-    print_nothing_fits(answer);
+    print_nothing_fits(problem, search, answer);
   }
   if (why) print_why_not(options, *why, answer);
   return code;
