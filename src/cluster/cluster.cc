@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/embedded_file.h"
 #include "cluster/keys.h"
-#include "cluster/presets.h"
 
 namespace trireme::cluster {
+
+std::span<const EmbeddedFile> presets();  // examples/clusters/
+
 namespace {
 
 std::vector<std::string> preset_words() {
   std::vector<std::string> words;
-  for (const Preset& preset : presets()) words.emplace_back(preset.name);
+  for (const EmbeddedFile& preset : presets()) words.emplace_back(preset.name);
   return words;
 }
 
@@ -61,12 +65,12 @@ Result<Cluster> load_preset(const std::string& asked, const Asked& parts) {
 
 std::vector<std::string_view> preset_names() {
   std::vector<std::string_view> names;
-  for (const Preset& preset : presets()) names.push_back(preset.name);
+  for (const EmbeddedFile& preset : presets()) names.push_back(preset.name);
   return names;
 }
 
 std::string_view preset_text(std::string_view name) {
-  const auto at = std::ranges::find(presets(), name, &Preset::name);
+  const auto at = std::ranges::find(presets(), name, &EmbeddedFile::name);
   return at == presets().end() ? std::string_view{} : at->text;
 }
 

@@ -2,14 +2,16 @@
 
 #include <cmath>
 #include <functional>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/embedded_file.h"
 
 namespace trireme::planner {
 
-std::string_view calibration_text(std::string_view name);  // generated from examples/calibrations/
+std::span<const EmbeddedFile> shipped_calibrations();  // examples/calibrations/: the default
 
 namespace {
 
@@ -187,7 +189,7 @@ Result<Calibration> parse_calibration(const Json& document, const std::string& w
 
 const Calibration& default_calibration() {
   static const Calibration calibration = [] {
-    const Json document = parse_toml(calibration_text("default"), "the default calibration").or_throw();
+    const Json document = parse_toml(shipped_calibrations().front().text, "the default calibration").or_throw();
     return parse_calibration(document, "the default calibration", {}).or_throw();
   }();
   return calibration;
