@@ -6,6 +6,7 @@
 #include "cli/plan_question.h"
 #include "cli/plan_tables.h"
 #include "cli/plan_values.h"
+#include "planner/explain.h"
 #include "planner/state_memory.h"
 
 namespace trireme::cli {
@@ -176,20 +177,21 @@ Question read_question(Options& options, Env& env) {
   if (!options.ranks.empty()) {
     refuse("--ranks", options.ranks, "with a model the layout says how many ranks there are", "--dp, --tp and --pp");
   }
-  Choice choice = choice_of(wanted, 1);
+  // With a cluster the layout fills its devices; without one it is as large as its degrees say.
+  std::optional<cluster::Cluster> given;
+  if (!options.run.cluster.empty()) given = options.run.read_cluster(env);
+  const Choice choice = choice_of(wanted, given ? static_cast<int>(given->devices()) : 1);
   const double memory = device_memory(options);
   if (options.run.batch.empty()) {
     // As many micro-batches as fill the pipeline.
     const std::int64_t sequences = checked_multiply(choice.micro_batch * choice.dp, choice.pp);
     options.run.batch = fmt::format("{}", sequences);
   }
-  const cluster::Cluster cluster =
-      options.run.cluster.empty() ? plain_cluster(choice.world(), memory) : options.run.read_cluster(env);
+  const cluster::Cluster cluster = given ? *given : plain_cluster(choice.world(), memory);
   Question question{.problem = options.run.problem(env, config, cluster), .choice = choice, .memory = memory};
-  if (memory <= 0 && !options.run.cluster.empty()) {
-    question.memory = static_cast<double>(cluster.device.memory.count);
-  }
-  const Status legal = plan::check_layout(config, choice.layout(), question.problem.batch(choice.micro_batch));
+  if (memory <= 0 && given) question.memory = static_cast<double>(cluster.device.memory.count);
+  const Status legal = given ? planner::check_choice(question.problem, choice, wanted.allow_slow_tp)
+                             : plan::check_layout(config, choice.layout(), question.problem.batch(choice.micro_batch));
   if (!legal) refuse_layout(legal.failure());
   return question;
 }

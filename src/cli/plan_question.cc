@@ -249,7 +249,7 @@ planner::Choice choice_of(const planner::Wanted& wanted, int world) {
   return choice;
 }
 
-void refuse_layout(Failure failure) {
+Failure with_flags(Failure failure) {
   constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
       {"train.global_batch", "--batch"},
       {"train.micro_batch", "--micro-batch"},
@@ -259,8 +259,10 @@ void refuse_layout(Failure failure) {
     if (failure.option == option) failure.option = flag;
   }
   if (failure.option.rfind("layout.", 0) == 0) failure.option = "--" + failure.option.substr(7);
-  throw Error(failure);
+  return failure;
 }
+
+void refuse_layout(Failure failure) { throw Error(with_flags(std::move(failure))); }
 
 std::string model_line(const model::Config& config) {
   return fmt::format("{}: {} parameters, {} layers, hidden {}, {} heads ({} key/value), ffn {}, vocabulary {}",

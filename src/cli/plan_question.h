@@ -49,7 +49,9 @@ planner::Wanted parse_wanted(const std::string& flag, const std::string& text);
 // The layout of the given values, 1 (or none) where not given; dp from the world where not given.
 planner::Choice choice_of(const planner::Wanted& wanted, int world);
 
-// Ends the command with a layout's refusal, under the names of the flags.
+// A layout's refusal under the names of the flags.
+Failure with_flags(Failure failure);
+// Ends the command with it.
 [[noreturn]] void refuse_layout(Failure failure);
 
 // "405,853,388,800 parameters, 126 layers, hidden 16384".

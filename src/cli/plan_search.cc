@@ -41,9 +41,11 @@ planner::SearchOptions search_options(const Options& options) {
 
 struct Answer {
   SearchResult result;
-  std::vector<planner::Change> changes;
+  std::vector<planner::Change> changes = {};
   const Estimate* explained = nullptr;
   double memory = 0;
+  std::int64_t fewest_devices = 0;  // where nothing fits; 0: no number would do
+  std::optional<planner::NearMiss> fewest_layout = {};
 };
 
 void print_summary(const planner::Problem& problem, const Options& options, const Answer& answer) {
@@ -76,26 +78,30 @@ void print_pareto(const Answer& answer) {
   }
 }
 
-void print_nothing_fits(const planner::Problem& problem, const planner::SearchOptions& search, const Answer& answer) {
-  constexpr std::int64_t kMost = 65536;
+// Where nothing fits: the fewest devices that would do, and their layout.
+constexpr std::int64_t kMostDevices = 65536;
+void find_fewest(const planner::Problem& problem, const planner::SearchOptions& search, Answer& answer) {
+  planner::SearchOptions larger = search;
+  larger.device_memory = {static_cast<std::int64_t>(answer.memory)};
+  answer.fewest_devices = planner::smallest_fitting_world(problem, larger, kMostDevices, answer.fewest_layout);
+}
+
+void print_nothing_fits(const Answer& answer) {
   const planner::NearMiss& smallest = *answer.result.smallest;
   fmt::print("\nnothing fits. The smallest: {}: {}, {} more than there is\n", describe(smallest.choice),
              fits_text(smallest.shortage + answer.memory, answer.memory), bytes_text(smallest.shortage));
-  planner::SearchOptions larger = search;
-  larger.device_memory = {static_cast<std::int64_t>(answer.memory)};
-  std::optional<planner::NearMiss> layout;
-  const std::int64_t devices = planner::smallest_fitting_world(problem, larger, kMost, layout);
-  if (devices > 0) {
-    fmt::print("fewest devices that would do: {}: {}\n", format_exact(devices), describe(layout->choice));
+  if (answer.fewest_devices > 0) {
+    fmt::print("fewest devices that would do: {}: {}\n", format_exact(answer.fewest_devices),
+               describe(answer.fewest_layout->choice));
   } else {
-    fmt::print("no number of devices up to {} would do at this batch\n", format_exact(kMost));
+    fmt::print("no number of devices up to {} would do at this batch\n", format_exact(kMostDevices));
   }
 }
 
 void print_why_not(const Options& options, const planner::WhyNot& why, const Answer& answer) {
   fmt::print("\nwhy not {}?\n", options.why_not);
   if (why.illegal) {
-    fmt::print("  it is not legal: {}\n", why.illegal->sentence());
+    fmt::print("  it is not legal: {}\n", with_flags(*why.illegal).sentence());
     return;
   }
   const Estimate& best = *why.best;
@@ -145,7 +151,7 @@ Json to_json(const planner::Problem& problem, const Answer& answer, const std::o
         Json::object({{"layout", choice_json(r.smallest->choice)}, {"missing_bytes", r.smallest->shortage}});
   }
   if (why) {
-    Json reason = Json::object({{"illegal", why->illegal ? Json(why->illegal->sentence()) : Json()}});
+    Json reason = Json::object({{"illegal", why->illegal ? Json(with_flags(*why->illegal).sentence()) : Json()}});
     if (why->best) reason["best"] = estimate_json(*why->best, answer.memory);
     if (why->too_large) reason["missing_bytes"] = why->too_large->shortage;
     json["why_not"] = reason;
@@ -158,13 +164,14 @@ ExitCode plan_model(Options& options, Env& env) {
   const planner::Problem problem = options.run.problem(env, config, options.run.read_cluster(env));
   const planner::SearchOptions search = search_options(options);
   planner::Evaluator evaluator(problem);
-  Answer answer{.result = planner::search(evaluator, search, env), .changes = {}};
+  Answer answer{.result = planner::search(evaluator, search, env)};
   if (answer.result.screened == 0) {
     const planner::WhyNot illegal = planner::why_not(problem, search, search.wanted, env);
     refuse_layout(*illegal.illegal);
   }
   answer.memory = static_cast<double>(
       (search.device_memory.count > 0 ? search.device_memory : problem.cluster.device.memory).count);
+  if (answer.result.best.empty()) find_fewest(problem, search, answer);
   if (!answer.result.best.empty()) {
     if (options.explain < 1 || options.explain > static_cast<std::int64_t>(answer.result.best.size())) {
       refuse("--explain", fmt::format("{}", options.explain),
@@ -191,7 +198,7 @@ ExitCode plan_model(Options& options, Env& env) {
     print_pareto(answer);
     print_near_misses(answer);
   } else {
-    print_nothing_fits(problem, search, answer);
+    print_nothing_fits(answer);
   }
   if (why) print_why_not(options, *why, answer);
   return code;

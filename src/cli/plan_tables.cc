@@ -14,6 +14,12 @@ using planner::MemoryEstimate;
 std::string bytes_text(double bytes) { return format_bytes({static_cast<std::int64_t>(std::llround(bytes))}); }
 
 std::string fits_text(double needed, double memory) {
+  constexpr double kLeast = 1e8;  // less would print as 0.00 GB
+  if (memory < kLeast) {
+    return needed > memory ? fmt::format("does not fit: {} of {}", bytes_text(needed), bytes_text(memory))
+                           : fmt::format("fits: {} of {}, {} free", bytes_text(needed), bytes_text(memory),
+                                         bytes_text(memory - needed));
+  }
   if (needed > memory) return fmt::format("does not fit: {:.2f} GB of {:.2f}", needed / 1e9, memory / 1e9);
   return fmt::format("fits: {:.2f} GB of {:.2f}, {:.2f} GB free", needed / 1e9, memory / 1e9, (memory - needed) / 1e9);
 }
@@ -44,8 +50,9 @@ void print_ranking(const std::vector<Estimate>& best, double memory) {
 
 void print_explanation(const Estimate& e, const planner::Problem& problem, double memory) {
   fmt::print("\nexplained: {}\n", describe(e.choice));
-  fmt::print("  {} micro-batches a rank; a replica is {} ranks; world {}\n", e.micro_batches, e.choice.tp * e.choice.pp,
-             e.choice.world());
+  const int replica = e.choice.tp * e.choice.pp;
+  fmt::print("  {} micro-batch{} a rank; a replica is {} rank{}; world {}\n", e.micro_batches,
+             e.micro_batches == 1 ? "" : "es", replica, replica == 1 ? "" : "s", e.choice.world());
   fmt::print("  memory of the worst rank (stage {} of {}):\n", e.worst_stage, e.choice.pp);
   print_memory_classes(e.worst());
   fmt::print("  time of the busiest stage ({}):\n", e.busiest_stage);

@@ -9,7 +9,8 @@ namespace trireme::cli {
 namespace {
 
 std::string how_to_write(const std::string& flag, const std::string& example) {
-  return fmt::format("write it like {} {}", flag, example);
+  // A value inside a list ("--why-not tp") is written with an equals sign.
+  return fmt::format("write it like {}{}{}", flag, flag.find(' ') == std::string::npos ? " " : "=", example);
 }
 
 // The value of a parser that knows no flags, its refusal under the flag's name.

@@ -227,8 +227,10 @@ Evaluator::Pieces Evaluator::pieces_of(const Choice& choice) {
 
 double Evaluator::simulated(const Choice& choice, const Pieces& pieces) const {
   const int m = static_cast<int>(problem_.global_batch / (choice.micro_batch * choice.dp));
-  return simulated_pipeline_time(choice.schedule, choice.pp, choice.interleave, m,
-                                 chunk_times(choice, pieces.layers, pieces.plan, pieces.lines));
+  const double time = simulated_pipeline_time(choice.schedule, choice.pp, choice.interleave, m,
+                                              chunk_times(choice, pieces.layers, pieces.plan, pieces.lines));
+  // The closed form is a bound, also of a long step that is only partly simulated.
+  return std::max(time, pieces.costs.time);
 }
 
 Screened Evaluator::screen(const Choice& choice) {
@@ -285,7 +287,7 @@ void Evaluator::fill_parts(const Pieces& pieces, Estimate& estimate) const {
   parts.data = m * exchange.reduce;
   parts.gathers = m * exchange.gathers;
   parts.pipeline = m * (busy(costs.stages[busiest]) - work.sum() - exchange.reduce - exchange.gathers);
-  parts.bubble = costs.time - m * busy(costs.stages[busiest]);
+  parts.bubble = plan.pp > 1 ? costs.time - m * busy(costs.stages[busiest]) : 0.0;
   const EndOfStep end = end_of_step(problem_, lines, estimate.choice, layers.elements, plan, costs);
   parts.data += end.data;
   parts.gathers += end.gathers;

@@ -187,6 +187,30 @@ std::string what_binds(const Estimate& estimate, double memory) {
   return text;
 }
 
+namespace {
+
+// Degrees that fill the devices together with the given ones, where there are any: what a refusal then names is a
+// value that was given.
+void complete_degrees(const Problem& problem, const Wanted& wanted, bool allow_slow_tp, Choice& choice) {
+  const auto devices = static_cast<int>(problem.cluster.devices());
+  choice.tp = wanted.tp.value_or(wanted.sequence_parallel.value_or(false) ? 2 : 1);
+  choice.pp = wanted.pp.value_or(wanted.interleave.value_or(1) > 1 ? 2 : 1);
+  const std::int64_t replica = std::int64_t{choice.tp} * choice.pp;
+  choice.dp = wanted.dp.value_or(static_cast<int>(std::max<std::int64_t>(1, devices / replica)));
+  if (!wanted.dp || devices % *wanted.dp != 0) return;
+  const int per_replica = devices / *wanted.dp;
+  for (int tp : legal_tensor_degrees(problem, devices, allow_slow_tp)) {
+    if (per_replica % tp != 0 || (wanted.tp && *wanted.tp != tp)) continue;
+    const int pp = per_replica / tp;
+    if (pp > problem.config.layers || (wanted.pp && *wanted.pp != pp)) continue;
+    choice.tp = tp;
+    choice.pp = pp;
+    return;
+  }
+}
+
+}  // namespace
+
 WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wanted& wanted, Env& clock) {
   WhyNot answer;
   SearchOptions asked = options;
@@ -204,9 +228,20 @@ WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wante
     answer.best = evaluator.estimate(fitting.smallest->choice);
     return answer;
   }
-  Choice choice{.tp = wanted.tp.value_or(1), .pp = wanted.pp.value_or(1)};
-  const std::int64_t replica = std::int64_t{choice.tp} * choice.pp;
-  choice.dp = wanted.dp.value_or(static_cast<int>(std::max<std::int64_t>(1, problem.cluster.devices() / replica)));
+  const std::int64_t devices = problem.cluster.devices();
+  if (wanted.dp && devices % *wanted.dp != 0) {
+    std::vector<int> legal;
+    for (int dp = 1; dp <= devices; ++dp) {
+      if (devices % dp == 0) legal.push_back(dp);
+    }
+    answer.illegal = Failure{.option = "layout.dp",
+                             .value = fmt::format("{}", *wanted.dp),
+                             .rule = fmt::format("must divide the devices ({})", format_exact(devices)),
+                             .nearest = nearest_of(legal, *wanted.dp)};
+    return answer;
+  }
+  Choice choice;
+  complete_degrees(problem, wanted, options.wanted.allow_slow_tp, choice);
   choice.micro_batch = wanted.micro_batch.value_or(1);
   choice.interleave = wanted.interleave.value_or(1);
   choice.schedule = wanted.schedule.value_or(choice.interleave > 1 ? plan::ScheduleKind::kInterleaved

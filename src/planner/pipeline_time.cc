@@ -122,7 +122,16 @@ double pipeline_time(ScheduleKind kind, int micro_batches, std::span<const Stage
 
 double simulated_pipeline_time(ScheduleKind kind, int pp, int interleave, int micro_batches,
                                std::span<const plan::ChunkTimes> times) {
-  return plan::makespan(plan::timed_schedule(kind, pp, interleave, micro_batches, times));
+  const auto simulate = [&](int count) {
+    return plan::makespan(plan::timed_schedule(kind, pp, interleave, count, times));
+  };
+  // Once full, a pipeline repeats with every pp micro-batches, so a long step is a line through two shorter ones.
+  constexpr int kMostActions = 1 << 15;  // forwards
+  const int rounds = std::max(4, kMostActions / (2 * pp * pp * interleave));
+  const int fewer = micro_batches % pp + rounds * pp, more = fewer + rounds * pp;
+  if (micro_batches <= more) return simulate(micro_batches);
+  const double time = simulate(more);
+  return time + (time - simulate(fewer)) / (more - fewer) * (micro_batches - more);
 }
 
 }  // namespace trireme::planner

@@ -21,6 +21,9 @@ using plan::ScheduleKind;
 constexpr std::size_t kKept = 4096;  // candidates kept for the simulation
 constexpr std::size_t kNearMisses = 5;
 constexpr std::int64_t kMostToShow = 200;  // simulated beyond the proof of the first, for the list
+// Chunks a stage that are searched, and chunks in all: beyond lie no models, and the search would not end in seconds.
+constexpr int kMostInterleave = 64;
+constexpr int kMostChunks = 1024;
 
 std::vector<std::int64_t> divisors(std::int64_t n) {
   std::vector<std::int64_t> all;
@@ -141,9 +144,9 @@ class Search {
 
   // The front of the closed forms, and of it what is left once the schedules are simulated.
   void pareto(SearchResult& result) {
-    std::vector<Estimate> all;
+    std::vector<Estimate> all = result.best;  // of equal bounds the front kept one, perhaps not the best
     for (const Candidate& c : front_.points()) all.push_back(evaluator_.estimate(c.choice));
-    std::ranges::stable_sort(all, {}, &Estimate::step_s);
+    std::ranges::stable_sort(all, {}, [](const Estimate& e) { return std::pair(e.step_s, e.worst().total()); });
     for (Estimate& e : all) {
       if (result.pareto.empty() || e.worst().total() < result.pareto.back().worst().total()) {
         result.pareto.push_back(std::move(e));
@@ -211,8 +214,12 @@ class Search {
       try_one(schedule, 1);
     }
     if (micro_batches % choice.pp != 0) return;
-    const auto most = static_cast<int>(problem_.config.layers) / choice.pp;
+    const auto legal = static_cast<int>(problem_.config.layers) / choice.pp;
+    const int most = std::min({legal, kMostInterleave, kMostChunks / choice.pp});
     for (int interleave = 2; interleave <= most; ++interleave) try_one(ScheduleKind::kInterleaved, interleave);
+    if (const int asked = wanted_.interleave.value_or(0); asked > std::max(1, most) && asked <= legal) {
+      try_one(ScheduleKind::kInterleaved, asked);
+    }
   }
 
   // Axis order, ZeRO stage, reduction and prefetch: what is cheap to vary once the pipeline is known.

@@ -132,13 +132,13 @@ TEST(Search, ParetoSetHasNoDominatedMember) {
     const SearchResult found = run(problem_of(example_model(small.model), small.cluster, small.batch, 1024));
     ASSERT_FALSE(found.pareto.empty());
     for (std::size_t i = 1; i < found.pareto.size(); ++i) {
-      EXPECT_GT(found.pareto[i].closed_form_s, found.pareto[i - 1].closed_form_s);
+      EXPECT_GT(found.pareto[i].step_s, found.pareto[i - 1].step_s);
       EXPECT_LT(found.pareto[i].worst().total(), found.pareto[i - 1].worst().total());
     }
     // The winner, or one that is as fast and no larger.
     const Estimate& winner = *found.winner();
     EXPECT_TRUE(std::ranges::any_of(found.pareto, [&](const Estimate& e) {
-      return e.closed_form_s <= winner.closed_form_s && e.worst().total() <= winner.worst().total();
+      return e.step_s <= winner.step_s && e.worst().total() <= winner.worst().total();
     })) << small.model;
   }
 }
