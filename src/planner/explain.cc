@@ -209,6 +209,25 @@ void complete_degrees(const Problem& problem, const Wanted& wanted, bool allow_s
   }
 }
 
+// Why the search has no layout like this one, whose degrees and batch are legal.
+Failure not_searched(const Problem& problem, const Wanted& wanted, const Choice& choice) {
+  if (wanted.zero.value_or(0) > 0 && choice.dp == 1) {
+    return {.option = "layout.zero",
+            .value = fmt::format("{}", *wanted.zero),
+            .rule = "one data rank has nobody to share its state with",
+            .nearest = "0"};
+  }
+  if (wanted.schedule == plan::ScheduleKind::kInterleaved && choice.pp > 1) {
+    return {.option = "layout.schedule",
+            .value = "interleaved",
+            .rule = fmt::format("needs at least 2 chunks a stage, pp x interleave at most the layers ({}), and "
+                                "micro-batches that pp ({}) divides",
+                                problem.config.layers, choice.pp),
+            .nearest = "1f1b"};
+  }
+  return {.option = "layout", .value = "", .rule = "no legal layout has all of these values", .nearest = ""};
+}
+
 }  // namespace
 
 WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wanted& wanted, Env& clock) {
@@ -240,6 +259,15 @@ WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wante
                              .nearest = nearest_of(legal, *wanted.dp)};
     return answer;
   }
+  if (wanted.interleave && !wanted.pp && 2 * std::int64_t{*wanted.interleave} > problem.config.layers) {
+    answer.illegal = Failure{
+        .option = "layout.interleave",
+        .value = fmt::format("{}", *wanted.interleave),
+        .rule = fmt::format("with 2 stages or more, pp x interleave must be at most the layers ({})",
+                            problem.config.layers),
+        .nearest = fmt::format("{}", std::max<std::int64_t>(1, problem.config.layers / 2))};
+    return answer;
+  }
   Choice choice;
   complete_degrees(problem, wanted, options.wanted.allow_slow_tp, choice);
   choice.micro_batch = wanted.micro_batch.value_or(1);
@@ -249,10 +277,7 @@ WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wante
   choice.zero = wanted.zero.value_or(0);
   choice.sequence_parallel = wanted.sequence_parallel.value_or(false);
   const Status legal = check_choice(problem, choice, options.wanted.allow_slow_tp);
-  answer.illegal =
-      legal.ok()
-          ? Failure{.option = "layout", .value = "", .rule = "no legal layout has all of these values", .nearest = ""}
-          : legal.failure();
+  answer.illegal = legal.ok() ? not_searched(problem, wanted, choice) : legal.failure();
   return answer;
 }
 

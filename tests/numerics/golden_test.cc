@@ -8,7 +8,7 @@
 
 #include "base/fake_env.h"
 #include "checkpoint/safetensors.h"
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 #include "engine/train/weights.h"
 
 namespace trireme::testing {
@@ -60,11 +60,11 @@ class GoldenValues : public ::testing::TestWithParam<std::tuple<const char*, Dev
     const auto sequence = file_->find("inputs")->shape[1];
     const model::Config config = model::load_config(posix_env(), directory).or_throw();
     auto make = device.compute == DType::kF64 ? kernels::make_reference_device() : kernels::make_cpu_device(1);
-    rank_ = std::make_unique<parallel::LocalRank>(
+    rank_ = std::make_unique<parallel::Rank>(
         posix_env(), log_, std::move(make),
         parallel::make_run_plan(config, {}, {.global_batch = sequences, .micro_batch = sequences, .sequence = sequence},
                                 {.threads = 1, .compute = device.compute, .evaluation_micro_batches = 1}, 0),
-        parallel::LocalRankOptions{.poison = true});
+        parallel::RankOptions{.poison = true});
     train::import_weights(posix_env(), rank_->device(), rank_->plan(), directory, rank_->executor().state());
   }
 
@@ -83,7 +83,7 @@ class GoldenValues : public ::testing::TestWithParam<std::tuple<const char*, Dev
   MemoryLog log_;
   std::unique_ptr<checkpoint::SafetensorsReader> file_;
   Golden golden_;
-  std::unique_ptr<parallel::LocalRank> rank_;
+  std::unique_ptr<parallel::Rank> rank_;
 };
 
 TEST_P(GoldenValues, Logits) {

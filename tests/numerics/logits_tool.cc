@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 #include "engine/train/weights.h"
 
 int main(int argc, char** argv) {
@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
         model::load_config(env, argv[1]).or_throw(), {},
         {.global_batch = sequences, .micro_batch = sequences, .sequence = sequence},
         {.threads = env.core_count(), .compute = DType::kF32, .evaluation_micro_batches = 1}, 0);
-    parallel::LocalRank rank(env, *log, kernels::make_cpu_device(env.core_count()), std::move(plan), {});
+    parallel::Rank rank(env, *log, kernels::make_cpu_device(env.core_count()), std::move(plan), {});
     train::import_weights(env, rank.device(), rank.plan(), argv[1], rank.executor().state());
     const std::unique_ptr<Writer> out = env.create_file(argv[4]);
     rank.executor().logits(ids, [&](std::int64_t, std::int64_t, const std::vector<double>& block) {

@@ -1,10 +1,10 @@
 #include "support/tiny_run.h"
 
-#include "base/random.h"
 #include "base/units.h"
 #include "engine/kernels/device.h"
 #include "engine/train/weights.h"
 #include "model/test_configs.h"
+#include "support/tiny_tokens.h"
 
 namespace trireme::testing {
 namespace {
@@ -19,19 +19,6 @@ std::unique_ptr<kernels::Device> make_device(const TinyRun& run) {
       break;
   }
   return kernels::make_cpu_device(run.threads);
-}
-
-// Tokens that a model can learn something from: each follows from the one before, with some noise.
-std::vector<std::int32_t> tokens_of(const TinyRun& run, std::uint64_t sample) {
-  std::vector<std::int32_t> ids;
-  const auto vocabulary = static_cast<std::uint64_t>(run.config.vocabulary);
-  std::uint64_t id = random_bits({run.seed, sample}, 0) % vocabulary;
-  for (std::int64_t i = 0; i <= run.batch.sequence; ++i) {
-    ids.push_back(static_cast<std::int32_t>(id));
-    const bool noise = random_bits({run.seed, sample}, static_cast<std::uint64_t>(i + 1)) % 5 == 0;
-    id = (id * 3 + (noise ? 2 : 1)) % vocabulary;
-  }
-  return ids;
 }
 
 }  // namespace
@@ -57,24 +44,16 @@ TinyRank::TinyRank(const TinyRun& run) : run_(run) {
   parallel::RunPlan plan =
       parallel::make_run_plan(run.config, run.layout, run.batch,
                               {.threads = run.threads, .compute = run.compute, .evaluation_micro_batches = 1}, 0);
-  rank_ = std::make_unique<parallel::LocalRank>(env_, log_, make_device(run), std::move(plan),
-                                                parallel::LocalRankOptions{.seed = run.seed, .poison = run.poison});
+  rank_ = std::make_unique<parallel::Rank>(env_, log_, make_device(run), std::move(plan),
+                                           parallel::RankOptions{.seed = run.seed, .poison = run.poison});
   train::initialise_weights(rank_->device(), rank_->plan(), run.seed, rank_->executor().state());
 }
 
 parallel::StepResult TinyRank::step() {
   const std::int64_t micro_batches = plan::micro_batches(run_.layout, run_.batch);
   for (std::int64_t m = 0; m < micro_batches; ++m) {
-    std::vector<std::int32_t> inputs, targets;
-    std::vector<std::uint64_t> samples;
-    for (std::int64_t s = 0; s < run_.batch.micro_batch; ++s) {
-      const auto sample = static_cast<std::uint64_t>((steps_ * micro_batches + m) * run_.batch.micro_batch + s);
-      const std::vector<std::int32_t> ids = tokens_of(run_, sample);
-      inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
-      targets.insert(targets.end(), ids.begin() + 1, ids.end());
-      samples.push_back(sample);
-    }
-    rank_->executor().load_micro_batch(static_cast<int>(m), inputs, targets, samples);
+    const TinyBatch batch = tiny_batch(run_, parallel::first_sample(run_.layout, run_.batch, steps_ + 1, 0, m));
+    rank_->executor().load_micro_batch(static_cast<int>(m), batch.inputs, batch.targets, batch.samples);
   }
   ++steps_;
   return rank_->executor().step({.step = steps_,
@@ -83,13 +62,8 @@ parallel::StepResult TinyRank::step() {
 }
 
 double TinyRank::evaluation_loss() {
-  std::vector<std::int32_t> inputs, targets;
-  for (std::int64_t s = 0; s < run_.batch.micro_batch; ++s) {
-    const std::vector<std::int32_t> ids = tokens_of(run_, static_cast<std::uint64_t>(1000 + s));
-    inputs.insert(inputs.end(), ids.begin(), ids.end() - 1);
-    targets.insert(targets.end(), ids.begin() + 1, ids.end());
-  }
-  return rank_->executor().evaluate(inputs, targets).value() / static_cast<double>(inputs.size());
+  const TinyBatch batch = tiny_batch(run_, 1000);
+  return rank_->executor().evaluate(batch.inputs, batch.targets).value() / static_cast<double>(batch.inputs.size());
 }
 
 std::vector<float> TinyRank::weights() {

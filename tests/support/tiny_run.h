@@ -9,7 +9,7 @@
 
 #include "base/fake_env.h"
 #include "base/log.h"
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 
 namespace trireme::testing {
 
@@ -38,7 +38,7 @@ class TinyRank {
  public:
   explicit TinyRank(const TinyRun& run);
   parallel::StepResult step();  // the next one
-  parallel::LocalRank& rank() { return *rank_; }
+  parallel::Rank& rank() { return *rank_; }
   std::vector<float> weights();  // all of them, in table order
   double evaluation_loss();
 
@@ -46,7 +46,7 @@ class TinyRank {
   TinyRun run_;
   FakeEnv env_;
   MemoryLog log_;
-  std::unique_ptr<parallel::LocalRank> rank_;
+  std::unique_ptr<parallel::Rank> rank_;
   std::int64_t steps_ = 0;
 };
 

@@ -22,13 +22,14 @@ struct RankContext {
   Env& env;
   Log& log;
   kernels::Device& device;
-  kernels::Arena& arena;         // and with it the ledger
-  comm::Communicator& tensor;    // ranks that share the tensors of a layer
-  comm::Communicator& pipeline;  // ranks that hold the other stages of this replica
-  comm::Communicator& data;      // ranks that hold the same slices of other replicas
-  std::uint64_t seed = 0;        // of initialisation, dropout and sample order; the same on every rank
-  Seconds wait_deadline{600};    // of every wait on another rank
-  int threads = 1;               // compute threads
+  kernels::Arena& arena;            // and with it the ledger
+  comm::Communicator& tensor;       // ranks that share the tensors of a layer
+  comm::Communicator& pipeline;     // ranks that hold the other stages of this replica
+  comm::Communicator& data;         // ranks that hold the same slices of other replicas
+  comm::Communicator& kv_replicas;  // of the tensor ranks, those that hold the same key/value heads
+  std::uint64_t seed = 0;           // of initialisation, dropout and sample order; the same on every rank
+  Seconds wait_deadline{600};       // of every wait on another rank
+  int threads = 1;                  // compute threads
 
   kernels::Kernels& kernels() { return device.kernels(); }
 };

@@ -20,6 +20,7 @@ UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64
             .tensor = tensor,
             .pipeline = *self_,
             .data = *self_,
+            .kv_replicas = *self_,
             .seed = 11} {
   layout.tp = tensor.size();
   const plan::RunInputs run{.threads = 1, .compute = DType::kF64};

@@ -34,7 +34,14 @@ std::vector<double> to_host(kernels::Device& device, kernels::ConstTensorView vi
 }  // namespace
 
 Executor::Executor(nn::RankContext& context, const RunPlan& run)
-    : context_(context), run_(run), state_(context, run), activations_(context, run), gradients_(state_) {
+    : context_(context),
+      run_(run),
+      state_(context, run),
+      activations_(context, run),
+      gradients_(state_),
+      step_bookings_(run.table, run.layout, run.batch, run.inputs, run.rank, run.step),
+      evaluation_bookings_(run.table, run.layout, run.batch, run.inputs, run.rank, run.evaluation),
+      at_(plan::coordinates_of(run.layout, run.rank)) {
   samples_.resize(static_cast<std::size_t>(plan::micro_batches(run.layout, run.batch)));
 }
 
@@ -91,15 +98,32 @@ void Executor::execute(const Instruction& instruction) {
     case Op::kBackwardWeight:
     case Op::kEvaluateLoss:
       return execute_unit(instruction);
+    case Op::kAllocateBoundary:
+      return allocate_boundary(instruction);
+    case Op::kFreeBoundary:
+      return free_boundary(instruction);
+    case Op::kSendActivation:
+      return send(instruction, false);
+    case Op::kReceiveActivation:
+      return receive(instruction, false);
+    case Op::kSendGradient:
+      return send(instruction, true);
+    case Op::kReceiveGradient:
+      return receive(instruction, true);
+    case Op::kReduce:
+      return reduce(instruction);
+    case Op::kReduceTensorPartial:
+      return reduce_tensor_partial(instruction);
     case Op::kSumTied:
-      return sum_tied();
+      return sum_tied(instruction);
+    case Op::kRefreshTied:
+      return refresh_tied(instruction);
     case Op::kGradientNorm:
       return gradient_norm();
     case Op::kUpdate:
       return update(instruction);
     default:
-      TRIREME_CHECK(false, "{} needs more than one rank, which this engine refuses at start",
-                    plan::describe(instruction));
+      TRIREME_CHECK(false, "{} is of ZeRO, which this engine refuses at start", plan::describe(instruction));
   }
 }
 
@@ -118,8 +142,8 @@ nn::UnitContext Executor::unit_context(const Instruction& instruction) {
           .inputs = state_.inputs(instruction.micro_batch, evaluation_),
           .targets = state_.targets(instruction.micro_batch, evaluation_),
           .rotary = state_.rotary(),
-          .head_begin = 0,
-          .vocabulary_begin = 0};
+          .head_begin = run_.table.config.heads / run_.layout.tp * at_.tp,
+          .vocabulary_begin = run_.table.config.vocabulary * at_.tp / run_.layout.tp};
 }
 
 void Executor::execute_unit(const Instruction& instruction) {
@@ -164,7 +188,10 @@ void Executor::forward(const Instruction& instruction, const nn::UnitContext& un
   const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
   const UnitKind kind = model::unit_kind(run_.table.config, instruction.unit);
   if (kind == UnitKind::kHead) return nn::head_forward(unit, weights, saved);
-  const kernels::TensorView out = activations_.views(instruction.unit + 1, instruction.micro_batch)[Saved::kInput];
+  const kernels::TensorView out =
+      is_chunk_end(instruction, false)
+          ? boundary(instruction.unit, instruction.micro_batch, false)
+          : activations_.views(instruction.unit + 1, instruction.micro_batch)[Saved::kInput];
   if (kind == UnitKind::kEmbedding) {
     nn::embedding_forward(unit, weights, out);
   } else {
@@ -186,7 +213,9 @@ void Executor::backward_input(const Instruction& instruction, const nn::UnitCont
   const nn::WeightViews weights = state_.weights_of(instruction.unit);
   const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
   const kernels::TensorView d_input =
-      activations_.views(instruction.unit - 1, instruction.micro_batch)[Saved::kOutputGradient];
+      is_chunk_end(instruction, true)
+          ? boundary(instruction.unit, instruction.micro_batch, true)
+          : activations_.views(instruction.unit - 1, instruction.micro_batch)[Saved::kOutputGradient];
   GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
   if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kHead) {
     const double loss_scale = 1.0 / static_cast<double>(plan::tokens_per_step(run_.batch));
@@ -201,13 +230,9 @@ void Executor::add_losses() {
   for (double loss : to_host(context_.device, state_.loss_buffers().losses)) loss_sum_.add(loss);
 }
 
-void Executor::sum_tied() {
-  const TensorRef head = state_.gradient_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
-  const TensorRef embedding = state_.gradient_ref(0, model::Role::kTokenEmbedding);
-  context_.kernels().add(state_.gradient(embedding), state_.gradient(head));
-}
-
 void Executor::gradient_norm() {
+  for (const std::unique_ptr<comm::Request>& reduction : reductions_) reduction->wait();
+  reductions_.clear();
   gradients_.check_complete();
   nn::Workspace& workspace = state_.workspace();
   const nn::Workspace::Scope scope(workspace);
@@ -217,10 +242,16 @@ void Executor::gradient_norm() {
     const plan::ShardUnit& shard = state_.shard_unit(index);
     if (!shard.holds_moments) continue;  // a tied head's part is in the embedding's sum already
     for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
+      // Of tensor ranks that hold the same slice (neighbours), the first counts it.
+      if (at_.tp % shard.tensors[static_cast<std::size_t>(tensor)].tensor_replicas != 0) continue;
       optim::add_squares(context_.device, kernels::flattened(state_.gradient({index, tensor})), plan::kNormPiece,
                          scratch, squares);
     }
   }
+  sum_over(context_.tensor, squares);
+  sum_over(context_.pipeline, squares);
+  sum_over(context_.data, loss_sum_);
+  sum_over(context_.pipeline, loss_sum_);
   result_.loss = loss_sum_.value() / static_cast<double>(plan::tokens_per_step(run_.batch));
   result_.grad_norm = std::sqrt(squares.value());
   result_.clip_factor = optim::clip_factor(inputs_.optimizer, result_.grad_norm);

@@ -4,6 +4,9 @@
 // the step are all in the program.
 
 #include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
 #include <vector>
 
 #include "base/exact_sum.h"
@@ -59,7 +62,24 @@ class Executor {
   void recompute(const plan::Instruction& instruction, const nn::UnitContext& unit);
   nn::UnitContext unit_context(const plan::Instruction& instruction);
   void add_losses();
-  void sum_tied();
+
+  // Exchanges (executor_exchange.cc). Boundary buffers: of a chunk's output on its way to the next stage, of its
+  // input's gradient on its way back.
+  using BoundaryKey = std::tuple<int, int, bool>;  // unit, micro-batch, backward
+  static BoundaryKey boundary_key(const plan::Instruction& i) { return {i.unit, i.micro_batch, i.backward}; }
+  bool is_chunk_end(const plan::Instruction& instruction, bool backward) const;
+  void allocate_boundary(const plan::Instruction& instruction);
+  void free_boundary(const plan::Instruction& instruction);
+  kernels::TensorView boundary(int unit, int micro_batch, bool backward);
+  void send(const plan::Instruction& instruction, bool backward);
+  void receive(const plan::Instruction& instruction, bool backward);
+  int stage_of(int world_rank) const { return plan::coordinates_of(run_.layout, world_rank).pp; }
+  void reduce(const plan::Instruction& instruction);
+  void reduce_tensor_partial(const plan::Instruction& instruction);
+  void sum_tied(const plan::Instruction& instruction);
+  void refresh_tied(const plan::Instruction& instruction);
+  void sum_over(comm::Communicator& group, ExactSum& sum);
+
   void gradient_norm();
   void update(const plan::Instruction& instruction);
 
@@ -68,7 +88,12 @@ class Executor {
   RankState state_;
   ActivationStore activations_;
   GradientAccumulator gradients_;
-  std::vector<std::vector<std::uint64_t>> samples_;  // by micro-batch
+  plan::BookingTable step_bookings_;
+  plan::BookingTable evaluation_bookings_;
+  plan::Coordinates at_;
+  std::map<BoundaryKey, kernels::Buffer> boundaries_;
+  std::vector<std::unique_ptr<comm::Request>> reductions_;  // running; waited for before the norm
+  std::vector<std::vector<std::uint64_t>> samples_;         // by micro-batch
 
   // Of the step at hand.
   StepInputs inputs_;

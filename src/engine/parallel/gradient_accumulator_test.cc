@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/fake_env.h"
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 #include "model/test_configs.h"
 
 namespace trireme::parallel {
@@ -20,9 +20,9 @@ class GradientAccumulatorTest : public ::testing::Test {
  protected:
   FakeEnv env_;
   MemoryLog log_;
-  LocalRank rank_{env_, log_, kernels::make_reference_device(),
-                  make_run_plan(small(), {}, {.global_batch = 1, .micro_batch = 1, .sequence = 4}, {.threads = 1}, 0),
-                  LocalRankOptions{}};
+  Rank rank_{env_, log_, kernels::make_reference_device(),
+             make_run_plan(small(), {}, {.global_batch = 1, .micro_batch = 1, .sequence = 4}, {.threads = 1}, 0),
+             RankOptions{}};
   GradientAccumulator gradients_{rank_.executor().state()};
 };
 
@@ -57,10 +57,9 @@ TEST_F(GradientAccumulatorTest, AMissingGradientIsFoundBeforeItIsUsed) {
   EXPECT_THROW(gradients_.check_complete(), InternalError);
 }
 
-TEST_F(GradientAccumulatorTest, AProgramOfManyRanksIsNotRunInSilence) {
-  // A plan of two replicas on the memory of one: the executor must stop at what it cannot do.
+TEST_F(GradientAccumulatorTest, WhatTheExecutorCannotDoIsNotRunInSilence) {
   RunPlan plan = rank_.plan();
-  plan.step.instructions = {{.op = plan::Op::kReduce, .micro_batch = 0, .chunk = 0, .unit = 1}};
+  plan.step.instructions = {{.op = plan::Op::kGather, .micro_batch = 0, .chunk = 0, .unit = 1}};
   kernels::Arena arena(rank_.device(), {});
   const auto self = comm::make_self_communicator("self", 0);
   nn::RankContext context{.env = env_,
@@ -69,7 +68,8 @@ TEST_F(GradientAccumulatorTest, AProgramOfManyRanksIsNotRunInSilence) {
                           .arena = arena,
                           .tensor = *self,
                           .pipeline = *self,
-                          .data = *self};
+                          .data = *self,
+                          .kv_replicas = *self};
   Executor executor(context, plan);
   EXPECT_THROW(executor.step({}), InternalError);
 }

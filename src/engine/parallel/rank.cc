@@ -1,26 +1,34 @@
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 
 namespace trireme::parallel {
 
-LocalRank::LocalRank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan,
-                     const LocalRankOptions& options)
+Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options)
+    : Rank(env, log, std::move(device), std::move(plan), options, nullptr) {}
+
+Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
+           comm::ThreadWorld& world)
+    : Rank(env, log, std::move(device), std::move(plan), options, &world) {}
+
+Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
+           comm::ThreadWorld* world)
     : plan_(std::move(plan)),
       predicted_(predicted_ledger(plan_)),
       device_(std::move(device)),
       arena_(*device_, {.booked = predicted_, .limit = options.memory_limit, .poison = options.poison}),
-      tensor_(comm::make_self_communicator("tensor", 0)),
-      pipeline_(comm::make_self_communicator("pipeline", 0)),
-      data_(comm::make_self_communicator("data", 0)),
+      communicators_(world == nullptr
+                         ? make_self_communicators()
+                         : make_thread_communicators(*world, plan_.table.config, plan_.layout, plan_.rank, traffic_)),
       context_{.env = env,
                .log = log,
                .device = *device_,
                .arena = arena_,
-               .tensor = *tensor_,
-               .pipeline = *pipeline_,
-               .data = *data_,
+               .tensor = *communicators_.tensor,
+               .pipeline = *communicators_.pipeline,
+               .data = *communicators_.data,
+               .kv_replicas = *communicators_.kv_replicas,
                .seed = options.seed,
                .threads = plan_.inputs.threads} {
-  TRIREME_CHECK_EQ(plan_.layout.world(), 1);
+  TRIREME_CHECK(world != nullptr || plan_.layout.world() == 1, "one rank of {} needs a world", plan_.layout.world());
   TRIREME_CHECK_EQ(device_->kernels().threads(), plan_.inputs.threads);
   executor_ = std::make_unique<Executor>(context_, plan_);
 }

@@ -1,39 +1,46 @@
 #pragma once
 
-// Everything that a run of one rank owns, in the order of its dependence: device, arena (held to the prediction),
-// communicators of one, context, executor.
+// Everything that one rank of a run owns, in the order of its dependence: device, arena (held to the prediction),
+// communicators, context, executor.
 
 #include <memory>
 
 #include "engine/parallel/executor.h"
+#include "engine/parallel/rank_communicators.h"
 
 namespace trireme::parallel {
 
-struct LocalRankOptions {
+struct RankOptions {
   std::uint64_t seed = 1;
   std::optional<Bytes> memory_limit = std::nullopt;
   bool poison = false;  // tests: new buffers are NaN
 };
 
-class LocalRank {
+class Rank {
  public:
-  // plan.layout.world() must be 1. The arena refuses anything that the plan did not predict.
-  LocalRank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const LocalRankOptions& options);
+  // A run of one rank: plan.layout.world() must be 1. The arena refuses anything that the plan did not predict.
+  Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options);
+  // A rank of `world`. Constructed, used and destroyed by its own thread.
+  Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
+       comm::ThreadWorld& world);
 
   const RunPlan& plan() const { return plan_; }
   const Ledger& predicted() const { return predicted_; }
   const Ledger& counted() const { return arena_.ledger(); }
+  comm::TrafficCounters& traffic() { return traffic_; }  // sent since the start, or since its reset()
   kernels::Device& device() { return *device_; }
   Executor& executor() { return *executor_; }
 
  private:
+  Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
+       comm::ThreadWorld* world);
+
   RunPlan plan_;
   Ledger predicted_;
   std::unique_ptr<kernels::Device> device_;
   kernels::Arena arena_;
-  std::unique_ptr<comm::Communicator> tensor_;
-  std::unique_ptr<comm::Communicator> pipeline_;
-  std::unique_ptr<comm::Communicator> data_;
+  comm::TrafficCounters traffic_;
+  RankCommunicators communicators_;
   nn::RankContext context_;
   std::unique_ptr<Executor> executor_;
 };

@@ -134,6 +134,10 @@ TensorView RankState::weight(TensorRef ref) {
 TensorView RankState::gradient(TensorRef ref) {
   return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].gradients, ref);
 }
+TensorView RankState::flat_gradients(int index) {
+  const Buffer& buffer = units_[static_cast<std::size_t>(index)].gradients;
+  return kernels::make_view(buffer.data(), dtype(), 1, buffer.bytes().count / dtype_size(dtype()));
+}
 TensorView RankState::first_moment(TensorRef ref) {
   return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].first_moment, ref);
 }

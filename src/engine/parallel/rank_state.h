@@ -28,6 +28,8 @@ class RankState {
   // Views of a local tensor: two dimensions, a vector as one row.
   kernels::TensorView weight(TensorRef ref);
   kernels::TensorView gradient(TensorRef ref);
+  // A shard unit's whole accumulator, padding included, as one row: what a reduction over the data axis moves.
+  kernels::TensorView flat_gradients(int shard_unit);
   kernels::TensorView first_moment(TensorRef ref);
   kernels::TensorView second_moment(TensorRef ref);
 

@@ -24,6 +24,11 @@ RunPlan make_run_plan(const model::Config& config, const plan::Layout& layout, c
   return run;
 }
 
+std::int64_t first_sample(const plan::Layout& layout, const plan::Batch& batch, std::int64_t step, int dp_index,
+                          std::int64_t micro_batch) {
+  return (step - 1) * batch.global_batch + batch.global_batch / layout.dp * dp_index + micro_batch * batch.micro_batch;
+}
+
 Ledger predicted_ledger(const RunPlan& run) {
   return plan::predict_memory(run.table, run.layout, run.batch, run.inputs, run.rank);
 }

@@ -24,6 +24,11 @@ struct RunPlan {
 RunPlan make_run_plan(const model::Config& config, const plan::Layout& layout, const plan::Batch& batch,
                       const plan::RunInputs& inputs, int rank);
 
+// Number of the first sample of a micro-batch: a step's samples in order are cut into dp runs, each into micro-batches.
+// Steps count from 1.
+std::int64_t first_sample(const plan::Layout& layout, const plan::Batch& batch, std::int64_t step, int dp_index,
+                          std::int64_t micro_batch);
+
 // What the arena may hold: the plan's own prediction.
 Ledger predicted_ledger(const RunPlan& plan);
 

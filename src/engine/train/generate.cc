@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/random.h"
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 #include "engine/train/weights.h"
 
 namespace trireme::train {
@@ -34,7 +34,7 @@ void generate(Env& env, Log& log, const GenerateOptions& options, const std::fun
   parallel::RunPlan plan =
       parallel::make_run_plan(config, {}, {.global_batch = 1, .micro_batch = 1, .sequence = context},
                               {.threads = options.threads, .compute = DType::kF32, .evaluation_micro_batches = 1}, 0);
-  parallel::LocalRank rank(env, log, kernels::make_cpu_device(options.threads), std::move(plan), {});
+  parallel::Rank rank(env, log, kernels::make_cpu_device(options.threads), std::move(plan), {});
   import_weights(env, rank.device(), rank.plan(), options.model_directory, rank.executor().state());
 
   std::vector<std::int32_t> tokens = options.prompt;

@@ -7,7 +7,7 @@
 
 #include "engine/data/sampler.h"
 #include "engine/data/tokenize.h"
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 #include "engine/train/peak.h"
 #include "engine/train/progress.h"
 #include "engine/train/weights.h"
@@ -201,8 +201,8 @@ class Run {
     outcome_.gemm_flops_per_s = measure_gemm_rate(env_, *device);
     log_.info("{} compute thread{}, measured GEMM rate {}", plan.inputs.threads, plan.inputs.threads == 1 ? "" : "s",
               format_flops_rate(outcome_.gemm_flops_per_s));
-    rank_ = std::make_unique<parallel::LocalRank>(env_, log_, std::move(device), plan,
-                                                  parallel::LocalRankOptions{.seed = run_.config.seed});
+    rank_ = std::make_unique<parallel::Rank>(env_, log_, std::move(device), plan,
+                                                  parallel::RankOptions{.seed = run_.config.seed});
     if (run_.config.model_weights.empty()) {
       initialise_weights(rank_->device(), plan, run_.config.seed, rank_->executor().state());
     } else {
@@ -288,7 +288,7 @@ class Run {
   data::Sampler tokens_;
   std::optional<data::Sampler> validation_;
   Progress progress_;
-  std::unique_ptr<parallel::LocalRank> rank_;
+  std::unique_ptr<parallel::Rank> rank_;
   std::vector<std::int32_t> inputs_, targets_;
   TrainOutcome outcome_;
 };

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/fake_env.h"
-#include "engine/parallel/local_rank.h"
+#include "engine/parallel/rank.h"
 #include "model/test_configs.h"
 
 namespace trireme::train {
@@ -31,7 +31,8 @@ struct Rank {
                 .arena = arena,
                 .tensor = *self,
                 .pipeline = *self,
-                .data = *self},
+                .data = *self,
+                .kv_replicas = *self},
         state(context, plan) {}
 
   std::vector<float> tensor(parallel::TensorRef ref) {

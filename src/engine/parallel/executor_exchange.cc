@@ -1,0 +1,120 @@
+// The executor's exchanges with other ranks: stage boundaries, gradients, tied copies, scalars.
+
+#include "engine/parallel/executor.h"
+
+namespace trireme::parallel {
+
+using kernels::TensorView;
+using model::Saved;
+using plan::Instruction;
+
+bool Executor::is_chunk_end(const Instruction& instruction, bool backward) const {
+  const std::vector<plan::Chunk>& chunks = evaluation_ ? run_.evaluation.chunks : run_.step.chunks;
+  const plan::Chunk& chunk = chunks[static_cast<std::size_t>(instruction.chunk)];
+  if (backward) return instruction.unit == chunk.first_unit;
+  return instruction.unit == chunk.end_unit - 1;
+}
+
+void Executor::allocate_boundary(const Instruction& instruction) {
+  const plan::Booking booking = (evaluation_ ? evaluation_bookings_ : step_bookings_)(instruction);
+  TRIREME_CHECK_EQ(booking.buffers.size(), 1u);
+  kernels::Buffer& buffer = boundaries_[boundary_key(instruction)];
+  TRIREME_CHECK(buffer.empty(), "{} is there already", plan::describe(instruction));
+  buffer = context_.arena.allocate(booking.memory_class, "stage boundary", booking.buffers.front());
+}
+
+void Executor::free_boundary(const Instruction& instruction) {
+  TRIREME_CHECK(boundaries_.erase(boundary_key(instruction)) == 1, "{} is not there", plan::describe(instruction));
+}
+
+TensorView Executor::boundary(int unit, int micro_batch, bool backward) {
+  const auto found = boundaries_.find({unit, micro_batch, backward});
+  TRIREME_CHECK(found != boundaries_.end(), "no boundary of unit {}, micro-batch {}", unit, micro_batch);
+  const std::int64_t hidden = run_.table.config.hidden;
+  const std::int64_t rows = plan::local_widths(run_.table.config, run_.layout, run_.batch).sequence_tokens;
+  return kernels::make_view(found->second.data(), state_.dtype(), rows, hidden);
+}
+
+void Executor::send(const Instruction& instruction, bool backward) {
+  const TensorView view = boundary(instruction.unit, instruction.micro_batch, backward);
+  context_.pipeline.send(context_.device.stream(), view.data, view.elements(), view.dtype, stage_of(instruction.peer))
+      ->wait();
+}
+
+void Executor::receive(const Instruction& instruction, bool backward) {
+  const TensorView view =
+      activations_.views(instruction.unit, instruction.micro_batch)[backward ? Saved::kOutputGradient : Saved::kInput];
+  context_.pipeline
+      .receive(context_.device.stream(), view.data, view.elements(), view.dtype, stage_of(instruction.peer))
+      ->wait();
+}
+
+void Executor::reduce(const Instruction& instruction) {
+  for (int index = 0; index < state_.shard_unit_count(); ++index) {
+    const plan::ShardUnit& shard = state_.shard_unit(index);
+    if (shard.unit != instruction.unit || shard.tied_head != instruction.tied_head) continue;
+    const TensorView flat = state_.flat_gradients(index);
+    reductions_.push_back(context_.data.all_reduce(context_.device.stream(), flat.data, flat.elements(), flat.dtype,
+                                                   comm::Reduction::kSum));
+  }
+}
+
+void Executor::reduce_tensor_partial(const Instruction& instruction) {
+  for (int index = 0; index < state_.shard_unit_count(); ++index) {
+    const plan::ShardUnit& shard = state_.shard_unit(index);
+    if (shard.unit != instruction.unit || shard.tied_head != instruction.tied_head) continue;
+    for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
+      const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(tensor)];
+      const model::Parameter& parameter = run_.table.parameters[static_cast<std::size_t>(local.parameter)];
+      if (plan::tensor_gradient_state(parameter, run_.layout) != model::AxisState::kPartial) continue;
+      // A split tensor is partial over the neighbours that share its key/value head, any other over all.
+      comm::Communicator& group = parameter.split.split() ? context_.kv_replicas : context_.tensor;
+      TRIREME_CHECK_EQ(group.size(), local.tensor_replicas);
+      const TensorView view = state_.gradient({index, tensor});
+      group.all_reduce(context_.device.stream(), view.data, view.elements(), view.dtype, comm::Reduction::kSum)->wait();
+    }
+  }
+}
+
+// On one stage the head's accumulator is added to the embedding's; else it travels to the embedding's stage.
+void Executor::sum_tied(const Instruction& instruction) {
+  const TensorRef head = state_.gradient_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
+  const TensorRef embedding = state_.gradient_ref(0, model::Role::kTokenEmbedding);
+  for (const std::unique_ptr<comm::Request>& reduction : reductions_) reduction->wait();
+  reductions_.clear();
+  if (instruction.peer < 0) return context_.kernels().add(state_.gradient(embedding), state_.gradient(head));
+  if (at_.pp == run_.layout.pp - 1) {
+    const TensorView view = state_.gradient(head);
+    context_.pipeline.send(context_.device.stream(), view.data, view.elements(), view.dtype, 0)->wait();
+    return;
+  }
+  const TensorView sum = state_.gradient(embedding);
+  const TensorView copy = kernels::make_view(boundaries_.at({0, -1, true}).data(), sum.dtype, sum.rows, sum.columns);
+  context_.pipeline.receive(context_.device.stream(), copy.data, copy.elements(), copy.dtype, run_.layout.pp - 1)
+      ->wait();
+  context_.kernels().add(sum, copy);
+}
+
+void Executor::refresh_tied(const Instruction& instruction) {
+  if (instruction.peer < 0) return;
+  if (at_.pp == 0) {
+    const TensorView view = state_.weight(state_.weight_ref(0, model::Role::kTokenEmbedding));
+    context_.pipeline.send(context_.device.stream(), view.data, view.elements(), view.dtype, run_.layout.pp - 1)
+        ->wait();
+    return;
+  }
+  const TensorView view =
+      state_.weight(state_.weight_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight));
+  context_.pipeline.receive(context_.device.stream(), view.data, view.elements(), view.dtype, 0)->wait();
+}
+
+void Executor::sum_over(comm::Communicator& group, ExactSum& sum) {
+  if (group.size() == 1) return;
+  auto& words = sum.words();
+  group
+      .all_reduce(context_.device.stream(), reinterpret_cast<std::byte*>(words.data()),
+                  static_cast<std::int64_t>(words.size()), DType::kI64, comm::Reduction::kSum)
+      ->wait();
+}
+
+}  // namespace trireme::parallel

@@ -1,0 +1,29 @@
+#pragma once
+
+// The process groups that a rank belongs to, as communicators, each counting what the rank sends.
+
+#include <memory>
+
+#include "engine/comm/counting.h"
+#include "engine/comm/threads.h"
+#include "model/config.h"
+#include "plan/layout.h"
+
+namespace trireme::parallel {
+
+struct RankCommunicators {
+  std::unique_ptr<comm::Communicator> tensor;
+  std::unique_ptr<comm::Communicator> pipeline;  // index: the stage
+  std::unique_ptr<comm::Communicator> data;
+  std::unique_ptr<comm::Communicator>
+      kv_replicas;  // tensor ranks that hold the same key/value heads; of the tensor axis
+};
+
+// Groups of one wherever a degree is 1; the others as threads of `world`, which all ranks ask for once. `counters`
+// outlive them.
+RankCommunicators make_thread_communicators(comm::ThreadWorld& world, const model::Config& config,
+                                            const plan::Layout& layout, int rank, comm::TrafficCounters& counters);
+// Of a run of one rank.
+RankCommunicators make_self_communicators();
+
+}  // namespace trireme::parallel

@@ -1,0 +1,137 @@
+// Law 2 over ranks: layouts of several ranks against one rank. Pipelines keep every bit; sums over data or tensor ranks
+// round in another order, so there each tensor's gradient lies within the bound. Law 1 beside it: every rank's ledger
+// and the bytes that it sent are what the plan said.
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "support/tiny_world.h"
+
+namespace trireme::testing {
+namespace {
+
+// 4 layers, 8 heads, 2 key/value heads, odd vocabulary.
+model::Config layout_llama() {
+  model::Config c = tiny_llama(false);
+  c.layers = 4;
+  c.heads = 8;
+  c.kv_heads = 2;
+  c.head_dim = 4;
+  c.hidden = 32;
+  c.ffn = 64;
+  c.vocabulary = 53;
+  return c;
+}
+model::Config layout_llama_tied() {
+  model::Config c = layout_llama();
+  c.tied_embeddings = true;
+  return c;
+}
+model::Config layout_gpt2() {
+  model::Config c = tiny_gpt2(0.0);
+  c.layers = 4;
+  c.heads = c.kv_heads = 8;
+  c.head_dim = 4;
+  c.hidden = 32;
+  c.ffn = 64;
+  c.vocabulary = 53;
+  return c;
+}
+
+TinyRun run_of(const model::Config& config, int tp, int pp, int dp) {
+  TinyRun run{.config = config, .batch = {.global_batch = 8, .micro_batch = 1, .sequence = 16}};
+  run.layout.tp = tp;
+  run.layout.pp = pp;
+  run.layout.dp = dp;
+  return run;
+}
+
+void expect_as_planned(const WorldCurve& curve, const std::string& what) {
+  for (std::size_t rank = 0; rank < curve.ranks.size(); ++rank) {
+    const RankReport& report = curve.ranks[rank];
+    EXPECT_EQ(Ledger::first_difference(report.predicted, report.counted), "") << what << ", rank " << rank;
+    std::vector<comm::TrafficCount> predicted;
+    for (const auto& [key, traffic] : report.predicted_traffic) {
+      if (traffic.calls == 0) continue;
+      predicted.push_back({.axis = std::string(plan::axis_name(key.first)),
+                           .collective = std::string(plan::collective_name(key.second)),
+                           .calls = traffic.calls,
+                           .sent = traffic.sent});
+    }
+    std::ranges::sort(predicted, {}, [](const comm::TrafficCount& c) { return std::pair(c.axis, c.collective); });
+    ASSERT_EQ(predicted.size(), report.counted_traffic.size()) << what << ", rank " << rank;
+    for (std::size_t i = 0; i < predicted.size(); ++i) {
+      EXPECT_EQ(predicted[i], report.counted_traffic[i])
+          << what << ", rank " << rank << ": " << predicted[i].axis << " " << predicted[i].collective << " predicted "
+          << predicted[i].calls << " calls " << predicted[i].sent.count << " bytes, counted "
+          << report.counted_traffic[i].calls << " calls " << report.counted_traffic[i].sent.count;
+    }
+  }
+}
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (float v : values) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+// The largest ||difference|| / ||gradient|| over tensors, with the floor of law 2.
+double worst_difference(const WorldCurve& a, const WorldCurve& b) {
+  double global = 0;
+  for (const auto& [name, values] : a.gradients) global += norm(values) * norm(values);
+  double worst = 0;
+  for (const auto& [name, values] : a.gradients) {
+    std::vector<float> difference = values;
+    const std::vector<float>& other = b.gradients.at(name);
+    for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= other[i];
+    worst = std::max(worst, norm(difference) / std::max(norm(values), 1e-6 * std::sqrt(global)));
+  }
+  return worst;
+}
+
+struct Degrees {
+  int tp, pp, dp;
+};
+
+TEST(Layouts, PipelinesKeepEveryBit) {
+  for (const model::Config& config : {layout_llama(), layout_llama_tied(), layout_gpt2()}) {
+    const WorldCurve one = train_world(run_of(config, 1, 1, 1), 3);
+    for (int pp : {2, 4}) {
+      for (auto schedule :
+           {plan::ScheduleKind::kGpipe, plan::ScheduleKind::kOneFOneB, plan::ScheduleKind::kZeroBubbleH1}) {
+        TinyRun run = run_of(config, 1, pp, 1);
+        run.layout.schedule = schedule;
+        const WorldCurve curve = train_world(run, 3);
+        const std::string what = plan::describe(run.layout);
+        EXPECT_EQ(curve.lines, one.lines) << what;
+        EXPECT_EQ(curve.weights, one.weights) << what;
+        expect_as_planned(curve, what);
+      }
+    }
+    TinyRun interleaved = run_of(config, 1, 2, 1);
+    interleaved.layout.schedule = plan::ScheduleKind::kInterleaved;
+    interleaved.layout.interleave = 2;
+    const WorldCurve curve = train_world(interleaved, 3);
+    EXPECT_EQ(curve.lines, one.lines) << "interleaved";
+    EXPECT_EQ(curve.weights, one.weights) << "interleaved";
+    expect_as_planned(curve, "interleaved");
+  }
+}
+
+TEST(Layouts, DataAndTensorRanksStayWithinTheBound) {
+  for (const model::Config& config : {layout_llama(), layout_gpt2()}) {
+    const WorldCurve one = train_world(run_of(config, 1, 1, 1), 1);
+    for (const Degrees& d : {Degrees{2, 1, 1}, {4, 1, 1}, {1, 1, 2}, {1, 1, 4}, {2, 1, 2}, {2, 2, 2}, {8, 1, 1}}) {
+      const TinyRun run = run_of(config, d.tp, d.pp, d.dp);
+      const WorldCurve curve = train_world(run, 1);
+      const std::string what = plan::describe(run.layout);
+      EXPECT_LT(worst_difference(one, curve), 2e-6) << what;
+      expect_as_planned(curve, what);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::testing
