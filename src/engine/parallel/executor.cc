@@ -68,6 +68,7 @@ ExactSum Executor::evaluate(std::span<const std::int32_t> inputs, std::span<cons
   loss_sum_ = {};
   state_.load_tokens(0, true, inputs, targets);
   run_program(run_.evaluation);
+  sum_over(context_.pipeline, loss_sum_);
   return loss_sum_;
 }
 

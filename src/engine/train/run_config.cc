@@ -125,7 +125,7 @@ std::vector<RunKey> train_keys() {
           "train.seed", "of initialisation, dropout and sample order",
           [](RunConfig& c) -> std::uint64_t& { return c.seed; }, 0),
       integer_key<std::int64_t>(
-          "train.threads", "compute threads of a rank; 0: all cores",
+          "train.threads", "compute threads of a rank; 0: the cores, shared by the ranks",
           [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0, 1024),
       integer_key<std::int64_t>(
           "train.global_batch", "sequences a step, over all ranks",
@@ -144,6 +144,9 @@ std::vector<RunKey> train_keys() {
       integer_key<std::int64_t>(
           "train.log_interval", "steps between lines where output is no terminal",
           [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 1),
+      number_key(
+          "train.deadline", "seconds that a rank waits for another before the run ends with code 86",
+          [](RunConfig& c) -> double& { return c.deadline_s; }, 0.001, 1e6),
   };
 }
 

@@ -33,6 +33,7 @@ struct RunConfig {
   std::int64_t validation_interval = 100;  // steps; 0: only at the end
   std::int64_t validation_micro_batches = 8;
   std::int64_t log_interval = 1;
+  double deadline_s = 600.0;  // longest wait of a rank for another
   plan::Batch batch{.global_batch = 8, .micro_batch = 4, .sequence = 256};
   // [optimizer]
   optim::OptimizerConfig optimizer;

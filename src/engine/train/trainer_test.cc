@@ -147,10 +147,59 @@ TEST_F(Trainer, OtherFamiliesAreReadButNotTrained) {
   EXPECT_THROW(generate(env_, log_, {.model_directory = "config.json", .prompt = {1}}, {}), Error);
 }
 
-TEST_F(Trainer, OneRankIsWhatThisEngineRuns) {
-  for (const char* degree : {"layout.tp", "layout.pp", "layout.dp"}) {
-    EXPECT_NE(refusal({{degree, "2"}}).second.find(degree), std::string::npos);
+// The hex losses and norms of a run's steps.
+std::vector<std::string> curve_of(FakeEnv& env) {
+  std::vector<std::string> lines;
+  const std::string metrics = env.read_file("out/metrics.jsonl");
+  for (std::size_t begin = 0; begin < metrics.size(); begin = metrics.find('\n', begin) + 1) {
+    const Json line = parse_json(metrics.substr(begin, metrics.find('\n', begin) - begin), "line").or_throw();
+    lines.push_back(line.find("loss_hex")->as_string() + " " + line.find("grad_norm_hex")->as_string());
   }
+  return lines;
+}
+
+TEST_F(Trainer, RanksAsThreadsTrainTheSameModel) {
+  run();
+  const std::vector<std::string> one = curve_of(env_);
+  const std::string model = env_.read_file("out/model/model.safetensors");
+  const double loss =
+      parse_json(env_.read_file("out/metrics.jsonl").substr(0, env_.read_file("out/metrics.jsonl").find('\n')), "line")
+          .or_throw()
+          .find("loss")
+          ->as_number();
+  const TrainOutcome pipeline = run({{"layout.pp", "2"}, {"out.overwrite", "true"}});
+  EXPECT_EQ(curve_of(env_), one);  // a pipeline keeps every bit
+  EXPECT_EQ(env_.read_file("out/model/model.safetensors"), model);
+  EXPECT_EQ(Ledger::first_difference(pipeline.predicted, pipeline.counted), "");
+  for (const char* degree : {"layout.tp", "layout.dp"}) {
+    const TrainOutcome outcome = run({{degree, "2"}, {"out.overwrite", "true"}});
+    EXPECT_EQ(outcome.steps_done, 3);
+    EXPECT_NEAR(outcome.last->loss, loss, 1.0) << degree;
+    EXPECT_EQ(env_.read_file("out/model/model.safetensors").size(), model.size());
+  }
+}
+
+TEST_F(Trainer, AStopOfSeveralRanksEndsAllOfThem) {
+  const TrainOutcome outcome = run({{"layout.dp", "2"}}, true);
+  EXPECT_TRUE(outcome.interrupted);
+  EXPECT_EQ(outcome.steps_done, 1);
+  EXPECT_TRUE(env_.exists("out/model/model.safetensors"));
+}
+
+TEST_F(Trainer, SeveralRanksThatDivergeEndWithTheError) {
+  const auto [code, message] =
+      refusal({{"layout.pp", "2"}, {"optimizer.learning_rate", "1e38"}, {"optimizer.clip_norm", "0"}});
+  EXPECT_EQ(code, ExitCode::kDiverged) << message;
+}
+
+TEST_F(Trainer, WhatTheEngineDoesNotRunIsRefusedByName) {
+  const Settings two{{"layout.dp", "2"}};
+  for (const auto& [key, value] : Settings{{"layout.zero", "1"}, {"layout.reduce", "microbatch"}}) {
+    Settings settings = two;
+    settings.emplace_back(key, value);
+    EXPECT_NE(refusal(settings).second.find(key + " = " + value), std::string::npos) << refusal(settings).second;
+  }
+  EXPECT_NE(refusal({{"layout.tp", "3"}}).second.find("layout.tp = 3"), std::string::npos);
 }
 
 }  // namespace

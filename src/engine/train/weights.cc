@@ -190,28 +190,53 @@ void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& 
   });
 }
 
-void export_model(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& directory,
-                  parallel::RankState& state) {
-  TRIREME_CHECK_EQ(plan.layout.world(), 1);
+namespace {
+
+// A rank's slice of a tensor, written to where it lies in the whole one.
+void copy_slice(const RankWeights& rank, const model::Parameter& parameter, const plan::LocalTensor& local,
+                TensorView from, std::vector<float>& whole) {
+  for_each_piece(parameter, local, [&](const Piece& piece) {
+    const std::vector<float> values = load(rank.device, from, piece.offset, piece.rows * piece.columns);
+    std::size_t next = 0;
+    for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
+      for (const Interval& c : *piece.column_intervals) {
+        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(next), c.length(),
+                    whole.begin() + row * parameter.columns() + c.begin);
+        next += static_cast<std::size_t>(c.length());
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void export_model(Env& env, std::span<const RankWeights> ranks, const std::string& directory) {
+  const model::ParameterTable& table = ranks.front().plan.table;
+  TRIREME_CHECK_EQ(static_cast<int>(ranks.size()), ranks.front().plan.layout.world());
   env.make_directories(directory);
   std::vector<checkpoint::TensorSpec> specs;
-  for (const model::Parameter& parameter : plan.table.parameters) {
+  for (const model::Parameter& parameter : table.parameters) {
     specs.push_back({.name = parameter.name, .dtype = DType::kF32, .shape = parameter.shape});
   }
   checkpoint::SafetensorsWriter writer(env, join_path(directory, checkpoint::kSafetensorsFile), std::move(specs));
-  for_each_weight(plan, state, [&](const model::Parameter& parameter, const plan::LocalTensor& local, TensorView from) {
-    for_each_piece(parameter, local, [&](const Piece& piece) {
-      const std::vector<float> values = load(device, from, piece.offset, piece.rows * piece.columns);
-      if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
-        throw Error(ExitCode::kDiverged, "weights", "export", fmt::format("{} is not finite", parameter.name),
-                    "lower optimizer.learning_rate, lengthen warm-up, or clip");
-      }
-      writer.write_floats(parameter.name, values);
-    });
-  });
+  for (std::size_t index = 0; index < table.parameters.size(); ++index) {
+    const model::Parameter& parameter = table.parameters[index];
+    std::vector<float> whole(static_cast<std::size_t>(parameter.elements()), std::nanf(""));
+    for (const RankWeights& rank : ranks) {
+      if (plan::coordinates_of(rank.plan.layout, rank.plan.rank).dp != 0) continue;  // replicas hold the same
+      for_each_weight(rank.plan, rank.state,
+                      [&](const model::Parameter& held, const plan::LocalTensor& local, TensorView from) {
+                        if (&held == &rank.plan.table.parameters[index]) copy_slice(rank, held, local, from, whole);
+                      });
+    }
+    if (!std::all_of(whole.begin(), whole.end(), [](float x) { return std::isfinite(x); })) {
+      throw Error(ExitCode::kDiverged, "weights", "export", fmt::format("{} is not finite", parameter.name),
+                  "lower optimizer.learning_rate, lengthen warm-up, or clip");
+    }
+    writer.write_floats(parameter.name, whole);
+  }
   writer.finish();
-  env.write_file_atomically(join_path(directory, "config.json"),
-                            model::to_hugging_face(plan.table.config).dump(2) + "\n");
+  env.write_file_atomically(join_path(directory, "config.json"), model::to_hugging_face(table.config).dump(2) + "\n");
 }
 
 }  // namespace trireme::train

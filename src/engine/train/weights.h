@@ -3,6 +3,7 @@
 // Weights into a rank and out of it: initialised by counter, imported from and exported to Hugging Face's safetensors,
 // always by slice; no whole model is ever in memory beside the rank's own part.
 
+#include <span>
 #include <string>
 
 #include "base/env.h"
@@ -20,9 +21,15 @@ void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, 
 void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& path,
                     parallel::RankState& state);
 
-// directory/config.json and directory/model.safetensors, float32, written tensor by tensor (a run of one rank).
-// A weight that is not finite: Error(kDiverged), and no file.
-void export_model(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& directory,
-                  parallel::RankState& state);
+// One rank's weights, not moving meanwhile.
+struct RankWeights {
+  const parallel::RunPlan& plan;
+  kernels::Device& device;
+  parallel::RankState& state;
+};
+// directory/config.json and directory/model.safetensors, float32, written tensor by tensor: one whole tensor is in host
+// memory at a time, put together from all ranks of the run, ascending. A weight that is not finite: Error(kDiverged),
+// and no file.
+void export_model(Env& env, std::span<const RankWeights> ranks, const std::string& directory);
 
 }  // namespace trireme::train

@@ -94,7 +94,7 @@ TEST(Weights, ExportedFilesComeBackOnAnyLayout) {
   for (model::Family family : {model::Family::kGpt2, model::Family::kLlama}) {
     Rank whole(config_of(family), {}, 0);
     initialise_weights(*whole.device, whole.plan, 3, whole.state);
-    export_model(whole.env, *whole.device, whole.plan, "out", whole.state);
+    export_model(whole.env, std::vector<RankWeights>{{whole.plan, *whole.device, whole.state}}, "out");
     EXPECT_EQ(model::load_config(whole.env, "out").value(), config_of(family));
     for (const plan::Layout& layout : layouts()) {
       for (int rank = 0; rank < layout.world(); ++rank) {
@@ -118,7 +118,7 @@ std::string import_error(Rank& into, Env& env, const std::string& path) {
 TEST(Weights, AnotherModelsFileIsRefusedByTensor) {
   Rank llama(config_of(model::Family::kLlama), {}, 0), gpt2(config_of(model::Family::kGpt2), {}, 0);
   initialise_weights(*llama.device, llama.plan, 3, llama.state);
-  export_model(llama.env, *llama.device, llama.plan, "out", llama.state);
+  export_model(llama.env, std::vector<RankWeights>{{llama.plan, *llama.device, llama.state}}, "out");
   EXPECT_NE(import_error(gpt2, llama.env, "out").find("is no tensor of this model"), std::string::npos);
 
   model::Config wider = config_of(model::Family::kLlama);

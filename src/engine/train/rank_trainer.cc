@@ -1,0 +1,46 @@
+#include "engine/train/rank_trainer.h"
+
+#include "engine/train/weights.h"
+
+namespace trireme::train {
+
+RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
+                         comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation)
+    : run_(run), tokens_(tokens), validation_(validation), dp_index_(plan::coordinates_of(run.config.layout, rank).dp) {
+  parallel::RunPlan plan = rank == 0 ? run.plan
+                                     : parallel::make_run_plan(run.plan.table.config, run.config.layout,
+                                                               run.config.batch, run.plan.inputs, rank);
+  const parallel::RankOptions options{.seed = run.config.seed};
+  rank_ = world == nullptr
+              ? std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options)
+              : std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, *world);
+  if (run.config.model_weights.empty()) {
+    initialise_weights(rank_->device(), rank_->plan(), run.config.seed, rank_->executor().state());
+  } else {
+    import_weights(env, rank_->device(), rank_->plan(), run.config.model_weights, rank_->executor().state());
+  }
+  inputs_.resize(static_cast<std::size_t>(run.config.batch.micro_batch * run.config.batch.sequence));
+  targets_.resize(inputs_.size());
+}
+
+parallel::StepResult RankTrainer::step(std::int64_t step) {
+  const plan::Batch& batch = run_.config.batch;
+  for (std::int64_t m = 0; m < plan::micro_batches(run_.config.layout, batch); ++m) {
+    const std::int64_t first = parallel::first_sample(run_.config.layout, batch, step, dp_index_, m);
+    tokens_.fill_batch(first, batch.micro_batch, inputs_, targets_);
+    std::vector<std::uint64_t> samples;
+    for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));
+    rank_->executor().load_micro_batch(static_cast<int>(m), inputs_, targets_, samples);
+  }
+  return rank_->executor().step({.step = step,
+                                 .learning_rate = optim::learning_rate_at(run_.config.learning_rate, step - 1),
+                                 .optimizer = run_.config.optimizer});
+}
+
+ExactSum RankTrainer::validate(std::int64_t round) {
+  const std::int64_t micro_batch = run_.config.batch.micro_batch;
+  validation_->fill_batch(round * micro_batch, micro_batch, inputs_, targets_);
+  return rank_->executor().evaluate(inputs_, targets_);
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,34 @@
+#pragma once
+
+// One rank's part of a training run: its memory, its share of every batch, its steps.
+
+#include "engine/data/sampler.h"
+#include "engine/parallel/rank.h"
+#include "engine/train/trainer.h"
+
+namespace trireme::train {
+
+class RankTrainer {
+ public:
+  // `tokens` and `validation` (may be null) are shared by all ranks of the process and outlive it. `world`: null for a
+  // run of one rank.
+  RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
+              comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation);
+
+  parallel::Rank& rank() { return *rank_; }
+
+  // Step `step` (from 1) on this rank's samples.
+  parallel::StepResult step(std::int64_t step);
+  // Sum of the losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
+  ExactSum validate(std::int64_t round);
+
+ private:
+  const ResolvedRun& run_;
+  const data::Sampler& tokens_;
+  const data::Sampler* validation_;
+  std::unique_ptr<parallel::Rank> rank_;
+  int dp_index_;
+  std::vector<std::int32_t> inputs_, targets_;
+};
+
+}  // namespace trireme::train
