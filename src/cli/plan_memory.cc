@@ -36,13 +36,16 @@ double parameter_count(const Options& options) {
     failure.option = "--params";
     throw Error(failure);
   }
-  if (*count < 1 || *count > 1e15) refuse("--params", options.params, "must be between 1 and 1e15", "7B");
+  if (*count < 1 || *count > 1e15) {
+    refuse("--params", options.params, "must be between 1 and 1e15", *count < 1 ? "1" : "1e15");
+  }
   return *count;
 }
 
 void print_state(double parameters, std::int64_t ranks, const plan::RunInputs& inputs, double memory) {
-  fmt::print("training state of {} parameters on {} rank{}, by ZeRO stage (activations and buffers come on top)\n\n",
-             format_exact(static_cast<std::int64_t>(parameters)), ranks, ranks == 1 ? "" : "s");
+  const auto count = static_cast<std::int64_t>(parameters);
+  fmt::print("training state of {} parameter{} on {} rank{}, by ZeRO stage (activations and buffers come on top)\n\n",
+             format_exact(count), count == 1 ? "" : "s", format_exact(ranks), ranks == 1 ? "" : "s");
   fmt::print("{:<7}{:>12}{:>12}{:>24}{:>14}\n", "stage", "weights", "gradients", "master and moments", "a rank");
   for (int zero = 0; zero <= 3; ++zero) {
     const planner::StateBytes state = planner::state_bytes(parameters, ranks, zero, inputs);
@@ -81,10 +84,26 @@ Json state_json(double parameters, std::int64_t ranks, const plan::RunInputs& in
   return json;
 }
 
+// The state of a number of parameters depends on the ranks and the types alone: a flag that would change nothing is
+// refused, so that nobody takes the answer for one about it.
+void refuse_beside_parameters(const Options& options) {
+  const auto [layout, value] = options.layout.given_flag();
+  const RunFlags& run = options.run;
+  const std::string framework = run.framework == RunFlags{}.framework ? "" : run.framework;
+  const std::pair<std::string, const std::string&> flags[] = {
+      {layout, value},           {"--cluster", run.cluster},   {"--devices", run.devices},
+      {"--batch", run.batch},    {"--sequence", run.sequence}, {"--calibration", run.calibration},
+      {"--framework", framework}};
+  for (const auto& [flag, text] : flags) {
+    if (!text.empty()) refuse(flag, text, "says nothing about --params", "leave it out, or give a model");
+  }
+}
+
 ExitCode plan_state(const Options& options) {
   if (options.model.given()) {
     refuse("--params", options.params, "a model says its own number of parameters", "leave one of the two out");
   }
+  refuse_beside_parameters(options);
   const double parameters = parameter_count(options);
   const std::int64_t ranks = options.ranks.empty() ? 1 : whole_number("--ranks", options.ranks, "8", 1 << 24);
   const plan::RunInputs inputs{.compute = options.run.compute(), .fp32_gradients = options.run.fp32_gradients};
@@ -133,12 +152,16 @@ MemoryEstimate from_ledger(const Ledger& ledger, const planner::FrameworkConstan
   return memory;
 }
 
+// The walk takes time with each layer of each micro-batch, and a step repeats.
+constexpr std::int64_t kMostWalked = 1 << 17;
+
 // The engine's own layers: the walk through the program that the engine would run, on the first and the last tensor
-// rank of each stage. Other frameworks: the closed form.
+// rank of each stage. Other frameworks, and steps too long to walk: the closed form.
 std::vector<StageRow> stage_rows(const planner::Problem& problem, const Choice& choice) {
   std::vector<StageRow> rows;
   const plan::Layout layout = choice.layout();
-  if (problem.framework.activations == planner::ActivationSet::kTrireme) {
+  const std::int64_t layers = problem.config.layers * (problem.global_batch / (choice.micro_batch * choice.dp));
+  if (problem.framework.activations == planner::ActivationSet::kTrireme && layers <= kMostWalked) {
     const model::ParameterTable table = model::make_parameter_table(problem.config);
     for (int stage = 0; stage < choice.pp; ++stage) {
       StageRow worst{.stage = stage, .memory = {}};
@@ -171,6 +194,18 @@ struct Question {
   double memory = 0;
 };
 
+// As many sequences as fill the pipeline with micro-batches.
+std::string filling_batch(const Options& options, const Choice& choice) {
+  constexpr std::int64_t kMost = 1 << 24;
+  const std::int64_t replicas = std::int64_t{choice.dp} * choice.pp;
+  if (choice.micro_batch > kMost / replicas) {
+    refuse("--micro-batch", options.layout.micro_batch,
+           fmt::format("micro-batch x dp x pp must be at most {} sequences, or --batch be given", format_exact(kMost)),
+           fmt::format("{}", kMost / replicas));
+  }
+  return fmt::format("{}", choice.micro_batch * replicas);
+}
+
 Question read_question(Options& options, Env& env) {
   const model::Config config = options.model.read(env);
   const planner::Wanted wanted = options.layout.read();
@@ -179,14 +214,18 @@ Question read_question(Options& options, Env& env) {
   }
   // With a cluster the layout fills its devices; without one it is as large as its degrees say.
   std::optional<cluster::Cluster> given;
-  if (!options.run.cluster.empty()) given = options.run.read_cluster(env);
+  if (!options.run.cluster.empty()) {
+    given = options.run.read_cluster(env);
+  } else if (!options.run.devices.empty()) {
+    refuse("--devices", options.run.devices, "says nothing without --cluster", "give both");
+  }
   const Choice choice = choice_of(wanted, given ? static_cast<int>(given->devices()) : 1);
   const double memory = device_memory(options);
-  if (options.run.batch.empty()) {
-    // As many micro-batches as fill the pipeline.
-    const std::int64_t sequences = checked_multiply(choice.micro_batch * choice.dp, choice.pp);
-    options.run.batch = fmt::format("{}", sequences);
-  }
+  // The degrees before anything is counted with them.
+  const Status degrees =
+      plan::check_layout(config, choice.layout(), {.micro_batch = choice.micro_batch, .sequence = 1});
+  if (!degrees && degrees.failure().option.rfind("layout.", 0) == 0) refuse_layout(degrees.failure());
+  if (options.run.batch.empty()) options.run.batch = filling_batch(options, choice);
   const cluster::Cluster cluster = given ? *given : plain_cluster(choice.world(), memory);
   Question question{.problem = options.run.problem(env, config, cluster), .choice = choice, .memory = memory};
   if (memory <= 0 && given) question.memory = static_cast<double>(cluster.device.memory.count);

@@ -1,6 +1,7 @@
 #include "cli/plan_question.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,12 @@ namespace trireme::cli {
 namespace {
 
 constexpr int kMostSize = 1 << 24;
+
+void replace_all(std::string& text, std::string_view what, std::string_view by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+}
 
 template <class T>
 T value_or_refuse(const std::string& flag, Result<T> result) {
@@ -64,13 +71,39 @@ const std::vector<WantedField>& wanted_fields() {
   return fields;
 }
 
+// A refusal of config.json's keys, under the names of the flags that gave them.
+model::Config parse_sizes(const Json& config) {
+  constexpr const char* kWhat = "the model by sizes";
+  Result<model::Config> parsed = model::parse_config(config, kWhat);
+  if (parsed.ok()) return *std::move(parsed);
+  Failure failure = parsed.failure();
+  if (failure.option.rfind(kWhat, 0) == 0) failure.option.erase(0, std::string_view(kWhat).size() + 2);
+  constexpr std::pair<std::string_view, std::string_view> kFlags[] = {{"num_key_value_heads", "--kv-heads"},
+                                                                      {"num_attention_heads", "--heads"},
+                                                                      {"n_head", "--heads"},
+                                                                      {"num_hidden_layers", "--layers"},
+                                                                      {"n_layer", "--layers"},
+                                                                      {"hidden_size", "--hidden"},
+                                                                      {"max_position_embeddings", "--positions"},
+                                                                      {"n_positions", "--positions"},
+                                                                      {"n_embd", "--hidden"},
+                                                                      {"intermediate_size", "--ffn"},
+                                                                      {"n_inner", "--ffn"},
+                                                                      {"head_dim", "--head-dim"},
+                                                                      {"vocab_size", "--vocabulary"}};
+  for (std::string* text : {&failure.option, &failure.rule, &failure.nearest}) {
+    for (const auto& [key, flag] : kFlags) replace_all(*text, key, flag);
+  }
+  throw Error(failure);
+}
+
 void read_wanted(const std::string& name, const std::string& flag, const std::string& text, planner::Wanted& wanted) {
   std::vector<std::string> known;
   for (const WantedField& field : wanted_fields()) {
     if (field.name == name) return field.read(flag, text, wanted);
     known.push_back(field.name);
   }
-  refuse(flag, name, "is no part of a layout", nearest_word(name, known));
+  refuse(flag.substr(0, flag.find(' ')), name, "is no part of a layout", nearest_word(name, known));
 }
 
 }  // namespace
@@ -89,30 +122,43 @@ void ModelFlags::declare(Command& command) {
   command.flag("tied", tied, "embedding and head are one tensor");
 }
 
+std::pair<std::string, std::string> ModelFlags::given_size_flag() const {
+  const std::pair<const char*, const std::string&> sizes[] = {
+      {"--layers", layers},     {"--hidden", hidden}, {"--heads", heads},           {"--kv-heads", kv_heads},
+      {"--head-dim", head_dim}, {"--ffn", ffn},       {"--vocabulary", vocabulary}, {"--positions", positions}};
+  for (const auto& [flag, value] : sizes) {
+    if (!value.empty()) return {flag, value};
+  }
+  if (tied) return {"--tied", ""};
+  if (family != "llama") return {"--family", family};
+  return {};
+}
+
 model::Config ModelFlags::read(Env& env) const {
-  if (!path.empty() && by_sizes()) {
-    refuse("--layers", layers, "a model is given by its config.json or by its sizes, not both", "leave one out");
+  const auto [size, value] = given_size_flag();
+  if (!path.empty() && !size.empty()) {
+    refuse(size, value, "a model is given by its config.json or by its sizes, not both", "leave one out");
   }
   if (!path.empty()) return model::load_config(env, path).or_throw();
-  if (!by_sizes()) {
+  if (size.empty()) {
     refuse("model", "", "is needed", "give a config.json, or --layers, --hidden and --heads");
   }
   Json config;
   const bool gpt2 = family == "gpt2";
   if (!gpt2 && family != "llama") refuse("--family", family, "is not known", "llama, gpt2");
-  const auto number = [&](const std::string& flag, const std::string& text) {
-    return std::int64_t{whole_number(flag, text, "4096", kMostSize)};
+  const auto number = [&](const std::string& flag, const std::string& text, const std::string& example = "4096") {
+    return std::int64_t{whole_number(flag, text, example, kMostSize)};
   };
   const auto number_or = [&](const std::string& flag, const std::string& text, std::int64_t otherwise) {
     return text.empty() ? otherwise : number(flag, text);
   };
-  const std::int64_t width = number("--hidden", hidden), query_heads = number("--heads", heads);
+  const std::int64_t width = number("--hidden", hidden), query_heads = number("--heads", heads, "32");
   if (head_dim.empty() && width % query_heads != 0) {
     refuse("--hidden", hidden, fmt::format("must be divisible by --heads ({}), or --head-dim be given", heads),
            fmt::format("{}", width / query_heads * query_heads + query_heads));
   }
   config["model_type"] = gpt2 ? "gpt2" : "llama";
-  config[gpt2 ? "n_layer" : "num_hidden_layers"] = number("--layers", layers);
+  config[gpt2 ? "n_layer" : "num_hidden_layers"] = number("--layers", layers, "32");
   config[gpt2 ? "n_embd" : "hidden_size"] = width;
   config[gpt2 ? "n_head" : "num_attention_heads"] = query_heads;
   config[gpt2 ? "n_inner" : "intermediate_size"] = number_or("--ffn", ffn, 4 * width);
@@ -126,7 +172,7 @@ model::Config ModelFlags::read(Env& env) const {
     refuse(kv_heads.empty() ? "--head-dim" : "--kv-heads", kv_heads.empty() ? head_dim : kv_heads,
            "gpt2 has as many key heads as query heads, of hidden / heads", "use --family llama");
   }
-  return model::parse_config(config, "the model by sizes").or_throw();
+  return parse_sizes(config);
 }
 
 void RunFlags::declare(Command& command, bool with_cluster) {
@@ -149,6 +195,10 @@ DType RunFlags::compute() const {
 }
 
 planner::Calibration RunFlags::read_calibration(Env& env) const {
+  if (!calibration.empty() && (!env.exists(calibration) || env.is_directory(calibration))) {
+    refuse("--calibration", calibration, env.exists(calibration) ? "is a directory" : "there is no such file",
+           "give the path of a calibration file");
+  }
   return planner::load_calibration(env, calibration).or_throw();
 }
 
@@ -157,7 +207,14 @@ cluster::Cluster RunFlags::read_cluster(Env& env) const {
     refuse("--cluster", "", "is needed",
            fmt::format("a file, or a preset: {}", fmt::join(cluster::preset_names(), ", ")));
   }
-  cluster::Cluster read = cluster::load_cluster(env, cluster).or_throw();
+  Result<cluster::Cluster> loaded = cluster::load_cluster(env, cluster);
+  if (!loaded) {
+    Failure failure = loaded.failure();
+    // Of the words of --cluster; what is wrong inside a file keeps the file's name.
+    if (failure.option == "cluster" || failure.option == "devices") failure.option = "--cluster";
+    throw Error(failure);
+  }
+  cluster::Cluster read = *std::move(loaded);
   if (devices.empty()) return read;
   return value_or_refuse("--devices",
                          cluster::with_devices(read, whole_number("--devices", devices, "512", kMostSize)));
@@ -189,7 +246,7 @@ void LayoutFlags::declare(Command& command) {
   command.option("tp", tp, "tensor-parallel degree");
   command.option("pp", pp, "pipeline stages");
   command.option("dp", dp, "data-parallel degree");
-  command.option("interleave", interleave, "model chunks a stage");
+  command.option("interleave", interleave, "model chunks a stage (the search tries up to 64)");
   command.option("zero", zero, "ZeRO stage, 0 to 3");
   command.option("micro-batch", micro_batch, "sequences");
   command.option("schedule", schedule, "gpipe, 1f1b, interleaved, zb-h1");
@@ -201,24 +258,35 @@ void LayoutFlags::declare(Command& command) {
 
 planner::Wanted LayoutFlags::read() const {
   planner::Wanted wanted{.allow_slow_tp = allow_slow_tp};
-  const std::pair<const char*, const std::string&> given[] = {{"tp", tp},
-                                                              {"pp", pp},
-                                                              {"dp", dp},
-                                                              {"interleave", interleave},
-                                                              {"zero", zero},
-                                                              {"micro-batch", micro_batch},
-                                                              {"schedule", schedule},
-                                                              {"recompute", recompute},
-                                                              {"sequence-parallel", sequence_parallel},
-                                                              {"order", order}};
-  for (const auto& [name, text] : given) {
-    if (!text.empty()) read_wanted(name, std::string("--") + name, text, wanted);
+  for (const auto& [name, text] : values()) {
+    if (!text.empty()) read_wanted(name, "--" + name, text, wanted);
   }
   return wanted;
 }
 
+std::vector<std::pair<std::string, std::string>> LayoutFlags::values() const {
+  return {{"tp", tp},
+          {"pp", pp},
+          {"dp", dp},
+          {"interleave", interleave},
+          {"zero", zero},
+          {"micro-batch", micro_batch},
+          {"schedule", schedule},
+          {"recompute", recompute},
+          {"sequence-parallel", sequence_parallel},
+          {"order", order}};
+}
+
+std::pair<std::string, std::string> LayoutFlags::given_flag() const {
+  for (const auto& [name, text] : values()) {
+    if (!text.empty()) return {"--" + name, text};
+  }
+  return {};
+}
+
 planner::Wanted parse_wanted(const std::string& flag, const std::string& text) {
   planner::Wanted wanted;
+  std::set<std::string> given;
   std::size_t begin = 0;
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -227,7 +295,9 @@ planner::Wanted parse_wanted(const std::string& flag, const std::string& text) {
     if (equals == std::string::npos) {
       refuse(flag, text, "must be a list of name=value", fmt::format("write it like {} tp=16,pp=4", flag));
     }
-    read_wanted(item.substr(0, equals), flag + " " + item.substr(0, equals), item.substr(equals + 1), wanted);
+    const std::string name = item.substr(0, equals);
+    if (!given.insert(name).second) refuse(flag, text, fmt::format("gives {} twice", name), "leave one out");
+    read_wanted(name, flag + " " + name, item.substr(equals + 1), wanted);
     begin = end + 1;
   }
   return wanted;
@@ -250,15 +320,17 @@ planner::Choice choice_of(const planner::Wanted& wanted, int world) {
 }
 
 Failure with_flags(Failure failure) {
-  constexpr std::pair<std::string_view, std::string_view> kFlags[] = {
-      {"train.global_batch", "--batch"},
-      {"train.micro_batch", "--micro-batch"},
-      {"train.sequence", "--sequence"},
-      {"layout.sequence_parallel", "--sequence-parallel"}};
-  for (const auto& [option, flag] : kFlags) {
-    if (failure.option == option) failure.option = flag;
+  if (failure.option == "layout.sequence_parallel") {
+    failure.value = failure.value == "true" ? "on" : "off";
+    replace_all(failure.nearest, "false", "off");
   }
-  if (failure.option.rfind("layout.", 0) == 0) failure.option = "--" + failure.option.substr(7);
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"train.global_batch", "--batch"},     {"train.", "--"},
+      {"layout.schedule = ", "--schedule "}, {"layout.", "--"},
+      {"micro_batch", "micro-batch"},        {"sequence_parallel", "sequence-parallel"}};
+  for (std::string* text : {&failure.option, &failure.rule, &failure.nearest}) {
+    for (const auto& [name, flag] : kNames) replace_all(*text, name, flag);
+  }
   return failure;
 }
 

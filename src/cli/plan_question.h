@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/env.h"
 #include "cli/arguments.h"
@@ -18,8 +19,10 @@ struct ModelFlags {
   bool tied = false;
 
   void declare(Command& command);
-  bool given() const { return !path.empty() || by_sizes(); }
-  bool by_sizes() const { return !layers.empty() || !hidden.empty() || !heads.empty(); }
+  bool given() const { return !path.empty() || !given_size().empty(); }
+  // The first flag of a model by sizes that was given: name and value; empty where none was.
+  std::pair<std::string, std::string> given_size_flag() const;
+  std::string given_size() const { return given_size_flag().first; }
   model::Config read(Env& env) const;
 };
 
@@ -43,6 +46,11 @@ struct LayoutFlags {
 
   void declare(Command& command);
   planner::Wanted read() const;
+  // The first that was given, as "--tp" and its value; empty where none was.
+  std::pair<std::string, std::string> given_flag() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values() const;  // by name, empty where not given
 };
 // "tp=16,pp=4": the same names.
 planner::Wanted parse_wanted(const std::string& flag, const std::string& text);

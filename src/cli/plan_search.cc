@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "cli/plan_commands.h"
@@ -32,7 +34,7 @@ planner::SearchOptions search_options(const Options& options) {
         static_cast<std::int64_t>(positive_bytes("--device-memory", options.device_memory, "80GB"))};
   }
   if (options.top < 1 || options.top > 1000) {
-    refuse("--top", fmt::format("{}", options.top), "must be between 1 and 1000", "10");
+    refuse("--top", fmt::format("{}", options.top), "must be between 1 and 1000", options.top < 1 ? "1" : "1000");
   }
   search.show = static_cast<int>(options.top);
   search.exhaustive = options.exhaustive;
@@ -73,8 +75,12 @@ void print_near_misses(const Answer& answer) {
 void print_pareto(const Answer& answer) {
   if (answer.result.pareto.size() < 2) return;
   fmt::print("\nfastest for its memory (Pareto): step time, memory of the worst rank\n");
+  constexpr double kWorthALine = 0.95;  // of the memory of the line above; --json has all
+  double last = std::numeric_limits<double>::infinity();
   for (const Estimate& e : answer.result.pareto) {
-    fmt::print("  {:>9}  {:>10}  {}\n", format_seconds({e.step_s}), bytes_text(e.worst().total()), describe(e.choice));
+    if (e.worst().total() > kWorthALine * last && &e != &answer.result.pareto.back()) continue;
+    last = e.worst().total();
+    fmt::print("  {:>9}  {:>10}  {}\n", format_seconds({e.step_s}), bytes_text(last), describe(e.choice));
   }
 }
 
@@ -105,7 +111,7 @@ void print_why_not(const Options& options, const planner::WhyNot& why, const Ans
     return;
   }
   const Estimate& best = *why.best;
-  fmt::print("  the best of its kind: {}\n", describe(best.choice));
+  fmt::print("  the {} of its kind: {}\n", why.too_large ? "smallest" : "best", describe(best.choice));
   if (why.too_large) {
     fmt::print("  it {}; {} would be needed on stage {}:\n", fits_text(best.worst().total(), answer.memory),
                bytes_text(best.worst().total()), best.worst_stage);
@@ -113,6 +119,10 @@ void print_why_not(const Options& options, const planner::WhyNot& why, const Ans
   }
   const Estimate* winner = answer.result.winner();
   if (winner == nullptr) return;
+  if (best.choice == winner->choice) {
+    fmt::print("  it is the first of the list\n");
+    return;
+  }
   fmt::print("  step {} against {} ({:+.1f} %)\n", format_seconds({best.step_s}), format_seconds({winner->step_s}),
              100 * (best.step_s / winner->step_s - 1));
   print_part_differences(best, *winner);
@@ -175,7 +185,8 @@ ExitCode plan_model(Options& options, Env& env) {
   if (!answer.result.best.empty()) {
     if (options.explain < 1 || options.explain > static_cast<std::int64_t>(answer.result.best.size())) {
       refuse("--explain", fmt::format("{}", options.explain),
-             fmt::format("there are {} layouts", answer.result.best.size()), "1");
+             fmt::format("must be between 1 and {}, the layouts of the list", answer.result.best.size()),
+             fmt::format("{}", options.explain < 1 ? 1 : answer.result.best.size()));
     }
     answer.explained = &answer.result.best[static_cast<std::size_t>(options.explain - 1)];
     answer.changes =

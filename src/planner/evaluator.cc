@@ -286,7 +286,9 @@ void Evaluator::fill_parts(const Pieces& pieces, Estimate& estimate) const {
   parts.tensor = m * work.tensor;
   parts.data = m * exchange.reduce;
   parts.gathers = m * exchange.gathers;
-  parts.pipeline = m * (busy(costs.stages[busiest]) - work.sum() - exchange.reduce - exchange.gathers);
+  if (plan.pp > 1) {
+    parts.pipeline = m * (busy(costs.stages[busiest]) - work.sum() - exchange.reduce - exchange.gathers);
+  }
   parts.bubble = plan.pp > 1 ? costs.time - m * busy(costs.stages[busiest]) : 0.0;
   const EndOfStep end = end_of_step(problem_, lines, estimate.choice, layers.elements, plan, costs);
   parts.data += end.data;

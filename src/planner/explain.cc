@@ -260,12 +260,12 @@ WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wante
     return answer;
   }
   if (wanted.interleave && !wanted.pp && 2 * std::int64_t{*wanted.interleave} > problem.config.layers) {
-    answer.illegal = Failure{
-        .option = "layout.interleave",
-        .value = fmt::format("{}", *wanted.interleave),
-        .rule = fmt::format("with 2 stages or more, pp x interleave must be at most the layers ({})",
-                            problem.config.layers),
-        .nearest = fmt::format("{}", std::max<std::int64_t>(1, problem.config.layers / 2))};
+    answer.illegal =
+        Failure{.option = "layout.interleave",
+                .value = fmt::format("{}", *wanted.interleave),
+                .rule = fmt::format("with 2 stages or more, pp x interleave must be at most the layers ({})",
+                                    problem.config.layers),
+                .nearest = fmt::format("{}", std::max<std::int64_t>(1, problem.config.layers / 2))};
     return answer;
   }
   Choice choice;

@@ -132,6 +132,24 @@ TEST(PipelineTime, RealCutsAreNeverAboveTheSimulation) {
   EXPECT_LT(chunked.worst, 0.12);
 }
 
+// Long steps are not simulated whole: what is said of them is what the whole simulation says.
+TEST(PipelineTime, LongSteps) {
+  std::vector<model::Config> models;
+  for (const std::string& name : example_models()) models.push_back(example_model(name));
+  Dice dice(3);
+  for (int i = 0; i < 60; ++i) {
+    Case c = real_cut(dice, models);
+    c.micro_batches = 80'000 / (c.pp * c.interleave) + dice.upto(c.pp);
+    if (c.interleave > 1) c.micro_batches -= c.micro_batches % c.pp;
+    const double whole = plan::makespan(plan::timed_schedule(c.kind, c.pp, c.interleave, c.micro_batches, c.chunks));
+    EXPECT_NEAR(simulated(c), whole, 1e-9 * whole) << c.text();
+    EXPECT_LE(closed_form(c), whole * (1 + 1e-9)) << c.text();
+  }
+  Case longest{.kind = ScheduleKind::kOneFOneB, .pp = 64, .interleave = 1, .micro_batches = 1 << 20, .chunks = {}};
+  longest.chunks.assign(64, {1, 1, 1, 0, 0});
+  EXPECT_DOUBLE_EQ(simulated(longest), 3.0 * ((1 << 20) + 63));
+}
+
 TEST(PipelineTime, KnownBubbles) {
   const StageTimes t{.forward = 1, .backward_input = 1.2, .backward_weight = 0.8};
   const std::vector<StageTimes> stages(4, t);

@@ -8,6 +8,7 @@
 
 #include "base/fake_env.h"
 #include "planner/bounded_best.h"
+#include "planner/explain.h"
 #include "planner/test_problems.h"
 
 namespace trireme::planner {
@@ -233,6 +234,37 @@ TEST(SmallestWorld, FitsAndNoSmallerDoes) {
   const Problem large = problem_of(example_model("llama-3.1-405b"), "a100-40:8", 64, 2048);
   EXPECT_EQ(smallest_fitting_world(large, {}, 16, best), 0);
   EXPECT_FALSE(best);
+}
+
+TEST(Search, ManyLayersEnd) {
+  const Problem problem = problem_of(gpt(10'080, 64, 4), "h100:64", 1024, 2048);
+  const SearchResult found = run(problem);
+  EXPECT_LT(found.screened, 200'000);
+  for (const Estimate& e : found.best) EXPECT_LE(e.choice.interleave, 64);
+  SearchOptions asked;
+  asked.wanted.pp = 2;
+  asked.wanted.interleave = 500;
+  ASSERT_TRUE(run(problem, asked).winner());
+  EXPECT_EQ(run(problem, asked).winner()->choice.interleave, 500);
+}
+
+// What is not given is completed, so that the refusal is about what is.
+TEST(WhyNot, NamesAValueThatWasGiven) {
+  const Problem problem = problem_of(example_model("gpt2"), "h100:8", 512, 1024);
+  const auto refusal = [&](const Wanted& wanted) {
+    const WhyNot answer = why_not(problem, {}, wanted, posix_env());
+    return answer.illegal ? answer.illegal->option + " = " + answer.illegal->value + "; " + answer.illegal->nearest
+                          : "";
+  };
+  EXPECT_EQ(refusal({.dp = 3}), "layout.dp = 3; 2, 4");
+  EXPECT_EQ(refusal({.dp = 1}), "");  // tp 4 x pp 2
+  EXPECT_EQ(refusal({.dp = 1, .zero = 3}), "layout.zero = 3; 0");
+  EXPECT_EQ(refusal({.interleave = 7}), "layout.interleave = 7; 6");
+  EXPECT_EQ(refusal({.pp = 8, .schedule = plan::ScheduleKind::kInterleaved}), "layout.schedule = interleaved; 1f1b");
+  EXPECT_EQ(refusal({.tp = 16}), "layout.tp = 16; 4");
+  const Problem odd = problem_of(example_model("gpt2"), "h100:8", 6, 1023);
+  EXPECT_EQ(why_not(odd, {}, {.dp = 4}, posix_env()).illegal->option, "train.global_batch");
+  EXPECT_EQ(why_not(odd, {}, {.sequence_parallel = true}, posix_env()).illegal->option, "train.sequence");
 }
 
 TEST(Objective, Names) {

@@ -1,43 +1,23 @@
 // The sums of `trireme plan` as people and scripts see them: figures, JSON keys, refusals.
 
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/json.h"
 #include "plan/timed_schedule.h"
-#include "support/program.h"
+#include "support/program_json.h"
 
 namespace trireme {
 namespace {
 
+using testing::at;
 using ::testing::HasSubstr;
+using testing::json_of;
 using ::testing::Not;
-using testing::ProgramRun;
-using testing::run_trireme;
-
-// The program's JSON, which is all that it prints.
-Json json_of(const std::string& arguments) {
-  const ProgramRun run = run_trireme(arguments + " --json");
-  EXPECT_EQ(run.code, 0) << arguments << "\n" << run.error;
-  EXPECT_EQ(run.error, "");
-  return parse_json(run.out, arguments).or_throw();
-}
-
-const Json& at(const Json& object, std::string_view key) {
-  const Json* found = object.find(key);
-  if (found == nullptr) throw InternalError("no key " + std::string(key) + " in " + object.dump());
-  return *found;
-}
-double number(const Json& object, std::string_view key) { return at(object, key).as_number(); }
-
-std::string table_of(const std::string& arguments) {
-  const ProgramRun run = run_trireme(arguments);
-  EXPECT_EQ(run.code, 0) << arguments << "\n" << run.error;
-  EXPECT_EQ(run.error, "");
-  return run.out;
-}
+using testing::number;
+using testing::table_of;
 
 // --- comms ---------------------------------------------------------------------------------------------------------
 
