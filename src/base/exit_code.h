@@ -7,6 +7,7 @@ namespace trireme {
 
 enum class ExitCode : int {
   kDone = 0,
+  kWithinBound = 1,    // verify: not the same bits, within the bound that is promised
   kUsage = 2,          // usage or configuration: running it again cannot help
   kInternal = 70,      // a broken invariant of ours
   kDoesNotFit = 71,    // refused before allocation, or out of memory

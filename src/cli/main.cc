@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
     Env& env = posix_env();
     cli::declare_plan(root, env);
     cli::declare_train(root, env);
+    cli::declare_verify(root, env);
     cli::declare_model(root, env);
     cli::declare_data(root, env);
     cli::declare_sample(root, env);
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
         "  trireme model examples/models/gpt2            the parameter table and the exact count\n"
         "  trireme data tokenize book.txt --out data      a text as token files\n"
         "  trireme train examples/runs/demo.toml          a run\n"
+        "  trireme verify examples/runs/demo.toml --layout.tp 2   the same model on another layout?\n"
         "  trireme sample runs/demo/model --prompt 'The'  text from what was trained");
   });
   return static_cast<int>(code);

@@ -5,15 +5,21 @@
 namespace trireme::train {
 
 RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
-                         comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation)
+                         comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation,
+                         const RankHooks& hooks)
     : run_(run), tokens_(tokens), validation_(validation), dp_index_(plan::coordinates_of(run.config.layout, rank).dp) {
   parallel::RunPlan plan = rank == 0 ? run.plan
                                      : parallel::make_run_plan(run.plan.table.config, run.config.layout,
                                                                run.config.batch, run.plan.inputs, rank);
+  if (hooks.plan) hooks.plan(plan);
+  if (hooks.sample) {
+    sample_hook_ = [hook = hooks.sample, rank](std::int64_t sample) { return hook(rank, sample); };
+  }
   const parallel::RankOptions options{.seed = run.config.seed};
   rank_ = world == nullptr
               ? std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options)
               : std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, *world);
+  if (hooks.executor) hooks.executor(rank, rank_->executor());
   if (run.config.model_weights.empty()) {
     initialise_weights(rank_->device(), rank_->plan(), run.config.seed, rank_->executor().state());
   } else {
@@ -27,7 +33,7 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
   const plan::Batch& batch = run_.config.batch;
   for (std::int64_t m = 0; m < plan::micro_batches(run_.config.layout, batch); ++m) {
     const std::int64_t first = parallel::first_sample(run_.config.layout, batch, step, dp_index_, m);
-    tokens_.fill_batch(first, batch.micro_batch, inputs_, targets_);
+    tokens_.fill_batch(sample_hook_ ? sample_hook_(first) : first, batch.micro_batch, inputs_, targets_);
     std::vector<std::uint64_t> samples;
     for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));
     rank_->executor().load_micro_batch(static_cast<int>(m), inputs_, targets_, samples);

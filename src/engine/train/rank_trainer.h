@@ -4,6 +4,7 @@
 
 #include "engine/data/sampler.h"
 #include "engine/parallel/rank.h"
+#include "engine/train/layout_curve.h"
 #include "engine/train/trainer.h"
 
 namespace trireme::train {
@@ -13,7 +14,8 @@ class RankTrainer {
   // `tokens` and `validation` (may be null) are shared by all ranks of the process and outlive it. `world`: null for a
   // run of one rank.
   RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
-              comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation);
+              comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation,
+              const RankHooks& hooks = {});
 
   parallel::Rank& rank() { return *rank_; }
 
@@ -28,6 +30,7 @@ class RankTrainer {
   const data::Sampler* validation_;
   std::unique_ptr<parallel::Rank> rank_;
   int dp_index_;
+  std::function<std::int64_t(std::int64_t)> sample_hook_;  // tests
   std::vector<std::int32_t> inputs_, targets_;
 };
 

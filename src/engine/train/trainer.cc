@@ -199,13 +199,14 @@ class Run {
 
 }  // namespace
 
-ResolvedRun resolve_run(Env& env, const RunConfig& config) {
+ResolvedRun resolve_run(Env& env, const RunConfig& config, std::int64_t layers) {
   if (Status status = check_engine(config.layout); !status) throw Error(status.failure());
   ResolvedRun run{.config = config, .plan = {}};
   // Ranks are threads of this process: they share its cores.
   const int share = std::max(1, env.core_count() / std::max(1, config.layout.world()));
   run.config.threads = config.threads > 0 ? config.threads : share;
-  const model::Config model_config = model::load_config(env, config.model_config).or_throw();
+  model::Config model_config = model::load_config(env, config.model_config).or_throw();
+  if (layers > 0) model_config.layers = layers;
   if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
   run.plan = parallel::make_run_plan(
       model_config, config.layout, config.batch,

@@ -38,8 +38,9 @@ struct ResolvedRun {
   RunConfig config;
   parallel::RunPlan plan;
 };
-// Reads the model and checks all rules, the ones of this engine too (one rank today; others are refused by name).
-ResolvedRun resolve_run(Env& env, const RunConfig& config);
+// Reads the model and checks all rules, the ones of this engine too (what it does not run is refused by name). layers
+// > 0: the model with so many decoder layers instead of its own.
+ResolvedRun resolve_run(Env& env, const RunConfig& config, std::int64_t layers = 0);
 
 // The batch equation, the ledger, the resolved file: what --dry-run prints.
 std::string describe_run(const ResolvedRun& run);

@@ -1,0 +1,122 @@
+#include "engine/train/layout_curve.h"
+
+#include <bit>
+#include <cmath>
+
+#include "engine/train/rank_threads.h"
+#include "engine/train/rank_trainer.h"
+#include "engine/train/run_checks.h"
+
+namespace trireme::train {
+namespace {
+
+std::vector<double> to_host(kernels::Device& device, kernels::ConstTensorView view) {
+  const auto count = static_cast<std::size_t>(view.elements());
+  const Bytes bytes{view.elements() * dtype_size(view.dtype)};
+  if (view.dtype == DType::kF64) {
+    std::vector<double> wide(count);
+    device.copy_to_host(wide.data(), view.data, bytes);
+    return wide;
+  }
+  TRIREME_CHECK(view.dtype == DType::kF32);
+  std::vector<float> narrow(count);
+  device.copy_to_host(narrow.data(), view.data, bytes);
+  return {narrow.begin(), narrow.end()};
+}
+
+bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+
+// Puts a rank's slice where it belongs in the whole tensor.
+void place(std::vector<double>& whole, const model::Parameter& parameter, const plan::LocalTensor& local,
+           const std::vector<double>& values, const char* what) {
+  if (whole.empty()) whole.assign(static_cast<std::size_t>(parameter.elements()), std::nan("unset"));
+  std::size_t next = 0;
+  plan::for_each_element(plan::cut_of(parameter, local.intervals), [&](std::int64_t row, std::int64_t column) {
+    double& element = whole[static_cast<std::size_t>(row * parameter.columns() + column)];
+    const double value = values[next++];
+    if (!std::isnan(element) && !same_bits(element, value)) {
+      throw Error(ExitCode::kCorrupted, "verify", parameter.name,
+                  fmt::format("two ranks hold different {}s of element ({}, {}): {} and {}", what, row, column, element,
+                              value));
+    }
+    element = value;
+  });
+}
+
+class Recorder {
+ public:
+  Recorder(int ranks, int steps) : by_rank_(static_cast<std::size_t>(ranks)), steps_(static_cast<std::size_t>(steps)) {}
+
+  // By the rank's own thread.
+  void record(int rank, parallel::Rank& from, const parallel::StepResult& result) {
+    RankStep step{.result = result, .slices = {}};
+    parallel::RankState& state = from.executor().state();
+    for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
+      const plan::ShardUnit& shard = state.shard_unit(unit);
+      if (shard.tied_head) continue;  // its gradient is in the embedding's, its weights are a copy
+      for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
+        step.slices.push_back({shard.tensors[static_cast<std::size_t>(t)],
+                               to_host(from.device(), state.gradient({unit, t})),
+                               to_host(from.device(), state.weight({unit, t}))});
+      }
+    }
+    by_rank_[static_cast<std::size_t>(rank)].push_back(std::move(step));
+  }
+
+  std::vector<StepValues> whole(const model::ParameterTable& table) const {
+    std::vector<StepValues> all(steps_);
+    for (std::size_t s = 0; s < steps_; ++s) {
+      all[s].loss = by_rank_.front()[s].result.loss;
+      all[s].grad_norm = by_rank_.front()[s].result.grad_norm;
+      for (const std::vector<RankStep>& rank : by_rank_) {
+        for (const Slice& slice : rank[s].slices) {
+          const model::Parameter& parameter = table.parameters[static_cast<std::size_t>(slice.local.parameter)];
+          TensorValues& tensor = all[s].tensors[parameter.name];
+          place(tensor.gradient, parameter, slice.local, slice.gradient, "gradient");
+          place(tensor.weight, parameter, slice.local, slice.weight, "weight");
+        }
+      }
+      for (const std::vector<RankStep>& rank : by_rank_) {
+        if (!same_bits(rank[s].result.loss, all[s].loss) || !same_bits(rank[s].result.grad_norm, all[s].grad_norm)) {
+          throw Error(ExitCode::kCorrupted, "verify", fmt::format("step {}", s + 1),
+                      "two ranks have different losses or norms");
+        }
+      }
+    }
+    return all;
+  }
+
+ private:
+  struct Slice {
+    plan::LocalTensor local;
+    std::vector<double> gradient, weight;
+  };
+  struct RankStep {
+    parallel::StepResult result;
+    std::vector<Slice> slices;
+  };
+  std::vector<std::vector<RankStep>> by_rank_;
+  std::size_t steps_;
+};
+
+}  // namespace
+
+std::vector<StepValues> run_layout(Env& env, Log& log, const ResolvedRun& run, int steps, const RankHooks& hooks) {
+  const data::Sampler tokens = open_training(env, run);
+  const int ranks = run.config.layout.world();
+  comm::ThreadWorld world(ranks, Seconds{run.config.deadline_s});
+  Recorder recorder(ranks, steps);
+  run_rank_threads(ranks, world, [&](int rank) {
+    std::unique_ptr<kernels::Device> device = run.plan.inputs.compute == DType::kF64
+                                                  ? kernels::make_reference_device()
+                                                  : kernels::make_cpu_device(run.plan.inputs.threads);
+    RankTrainer trainer(env, log, run, rank, std::move(device), ranks == 1 ? nullptr : &world, tokens, nullptr, hooks);
+    for (int step = 1; step <= steps; ++step) {
+      const parallel::StepResult result = trainer.step(step);
+      recorder.record(rank, trainer.rank(), result);
+    }
+  });
+  return recorder.whole(run.plan.table);
+}
+
+}  // namespace trireme::train
