@@ -31,20 +31,22 @@ Bytes workspace_bytes(const model::Config& config, const Layout& layout, const B
                       model::UnitKind unit, UnitPass pass) {
   const model::LocalWidths widths = local_widths(config, layout, batch);
   const Bytes hidden = tensor(widths.tokens, config.hidden, inputs);
+  // Sequence parallelism: all rows of a tensor of the residual stream, gathered, or before they are scattered.
+  const Bytes whole = layout.sequence_parallel ? hidden : Bytes{};
   switch (unit) {
     case model::UnitKind::kEmbedding:
-      return {};
+      return pass == UnitPass::kBackwardInput ? Bytes{} : whole;
     case model::UnitKind::kDecoder: {
       if (pass == UnitPass::kForward) {
-        return scratch(inputs.threads, attention_forward_scratch(batch.sequence, config.head_dim), inputs);
+        return std::max(whole,
+                        scratch(inputs.threads, attention_forward_scratch(batch.sequence, config.head_dim), inputs));
       }
-      if (pass == UnitPass::kBackwardWeight) return {};
-      const Bytes attention =
-          tensor(widths.tokens, widths.heads * config.head_dim, inputs) +
-          scratch(inputs.threads, attention_backward_scratch(batch.sequence, config.head_dim), inputs);
-      return std::max(hidden, attention);
+      if (pass == UnitPass::kBackwardWeight) return whole;
+      const Bytes core = scratch(inputs.threads, attention_backward_scratch(batch.sequence, config.head_dim), inputs);
+      return std::max(hidden, tensor(widths.tokens, widths.heads * config.head_dim, inputs) + std::max(whole, core));
     }
     case model::UnitKind::kHead:
+      // Of the norm output's gradient; what is gathered of the output lies in the same place, in a loss pass too.
       return pass == UnitPass::kBackwardInput ? hidden : Bytes{};
   }
   TRIREME_CHECK(false, "unit kind {}", static_cast<int>(unit));

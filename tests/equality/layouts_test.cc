@@ -133,5 +133,50 @@ TEST(Layouts, DataAndTensorRanksStayWithinTheBound) {
   }
 }
 
+void expect_sequence_parallel(const TinyRun& run, const WorldCurve& one) {
+  const WorldCurve curve = train_world(run, 1);
+  const std::string what =
+      fmt::format("{}, sequence parallel, recompute {}, micro-batch {}", plan::describe(run.layout),
+                  model::recompute_name(run.layout.recompute), run.batch.micro_batch);
+  EXPECT_LT(worst_difference(one, curve), 2e-6) << what;
+  expect_as_planned(curve, what);
+}
+
+TEST(Layouts, SequenceParallelRanksStayWithinTheBound) {
+  model::Config dropped = layout_gpt2();
+  dropped.embedding_dropout = dropped.attention_dropout = dropped.residual_dropout = 0.1;
+  for (const model::Config& config : {layout_llama(), layout_llama_tied(), dropped}) {
+    const WorldCurve one = train_world(run_of(config, 1, 1, 1), 1);
+    for (const Degrees& d : {Degrees{2, 1, 1}, {4, 1, 1}, {8, 1, 1}, {2, 1, 2}, {2, 2, 1}, {4, 2, 2}}) {
+      for (auto recompute : {model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull}) {
+        TinyRun run = run_of(config, d.tp, d.pp, d.dp);
+        run.layout.sequence_parallel = true;
+        run.layout.recompute = recompute;
+        expect_sequence_parallel(run, one);
+      }
+    }
+    TinyRun split = run_of(config, 2, 2, 1);
+    split.layout.sequence_parallel = true;
+    split.layout.schedule = plan::ScheduleKind::kZeroBubbleH1;
+    expect_sequence_parallel(split, one);
+  }
+}
+
+// Several sequences a micro-batch: a rank's rows are a sequence and a half, or half a sequence.
+TEST(Layouts, SequenceParallelRanksHoldPartsOfSequences) {
+  model::Config dropped = layout_gpt2();
+  dropped.embedding_dropout = dropped.attention_dropout = dropped.residual_dropout = 0.1;
+  for (const model::Config& config : {layout_llama(), dropped}) {
+    for (const auto& [tp, micro_batch] : {std::pair{2, 3}, {4, 2}}) {
+      TinyRun run = run_of(config, 1, 1, 1);
+      run.batch = {.global_batch = 6, .micro_batch = micro_batch, .sequence = 16};
+      const WorldCurve one = train_world(run, 1);
+      run.layout.tp = tp;
+      run.layout.sequence_parallel = true;
+      expect_sequence_parallel(run, one);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::testing

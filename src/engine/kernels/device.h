@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/stream.h"
 #include "base/units.h"
@@ -33,6 +34,9 @@ class Device {
   virtual Stream stream() = 0;
   virtual Kernels& kernels() = 0;
 };
+
+// A contiguous tensor of kF32 or kF64 on the host, in double. Waits for it.
+std::vector<double> to_host(Device& device, ConstTensorView view);
 
 // Plain loops, float32 and float64, one thread: the oracle.
 std::unique_ptr<Device> make_reference_device();

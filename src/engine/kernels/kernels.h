@@ -41,7 +41,8 @@ enum class ActivationType { kGeluTanh, kSilu, kRelu };
 
 // Dropout by counter: element (sequence i, position p, column j) is kept iff
 // random_uniform({seed, streams[i]}, p * columns_total + column_begin + j) >= probability, and scaled by
-// 1 / (1 - probability). probability = 0: the identity; streams may then be empty.
+// 1 / (1 - probability). probability = 0: the identity; streams may then be empty. A tensor may be one of the
+// equal parts of the micro-batch's rows, from row_begin on; it may begin and end inside a sequence.
 struct Dropout {
   double probability = 0.0;
   std::uint64_t seed = 0;
@@ -49,6 +50,7 @@ struct Dropout {
   std::int64_t sequence = 0;
   std::int64_t columns_total = 0;
   std::int64_t column_begin = 0;
+  std::int64_t row_begin = 0;
 };
 
 // Causal self-attention with shared key/value heads. q: [T, heads d], k, v: [T, kv_heads d]; strided rows allowed

@@ -5,6 +5,7 @@
 #include "base/attention_tile.h"
 #include "engine/nn/dropout.h"
 #include "engine/nn/linear.h"
+#include "engine/nn/token_rows.h"
 
 namespace trireme::nn {
 namespace {
@@ -83,9 +84,13 @@ DropoutMask attention_mask(const UnitContext& context) {
 void attention_forward(const UnitContext& context, const WeightViews& weights, const SavedViews& saved) {
   kernels::Kernels& kernels = context.kernels();
   const Qkv qkv = forward_parts(context, saved);
-  for (const Projection& projection : projections(saved, Saved::kQkv, qkv)) {
-    linear_forward(kernels, linear_layout(context.config), saved[Saved::kNorm1Output], weights[projection.weight],
-                   weights[projection.bias], projection.output);
+  {
+    const Workspace::Scope scope(context.workspace);
+    const kernels::ConstTensorView x = all_rows(context, saved[Saved::kNorm1Output]);
+    for (const Projection& projection : projections(saved, Saved::kQkv, qkv)) {
+      linear_forward(kernels, linear_layout(context.config), x, weights[projection.weight], weights[projection.bias],
+                     projection.output);
+    }
   }
   turn(context, qkv, false);
 
@@ -136,10 +141,12 @@ void projections_backward_input(const UnitContext& context, const WeightViews& w
 }
 
 void projections_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink) {
+  kernels::Kernels& kernels = context.kernels();
+  const Workspace::Scope scope(context.workspace);
+  const kernels::ConstTensorView x = all_rows(context, saved[Saved::kNorm1Output]);
   for (const Projection& projection : projections(saved, Saved::kQkvGradient, gradient_parts(context, saved))) {
-    linear_backward_weight(context.kernels(), linear_layout(context.config), saved[Saved::kNorm1Output],
-                           projection.output, sink, projection.weight, projection.bias,
-                           context.config.attention_input_bias);
+    linear_backward_weight(kernels, linear_layout(context.config), x, projection.output, sink, projection.weight);
+    if (context.config.attention_input_bias) linear_backward_bias(kernels, projection.output, sink, projection.bias);
   }
 }
 

@@ -14,7 +14,7 @@ void attention_forward(const UnitContext& context, const WeightViews& weights, c
 void attention_backward_core(const UnitContext& context, const SavedViews& saved,
                              kernels::ConstTensorView d_attention_output);
 
-// d_norm1_output [T, h]: the sum over the three projections; this rank's part.
+// d_norm1_output, of all T rows: the sum over the three projections; this rank's part.
 void projections_backward_input(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
                                 kernels::TensorView d_norm1_output);
 

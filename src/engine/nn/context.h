@@ -110,6 +110,10 @@ struct UnitContext {
   std::int64_t vocabulary_begin = 0;      // first vocabulary row of this rank
 
   std::int64_t tokens() const { return sequences * sequence; }
+  // Sequence parallelism: of the residual stream, norms and dropouts this rank holds widths.sequence_tokens rows, from
+  // first_row() of the micro-batch's on (token_rows.h).
+  bool sequence_parallel() const { return widths.sequence_tokens != widths.tokens; }
+  std::int64_t first_row() const { return sequence_parallel() ? rank.tensor.index() * widths.sequence_tokens : 0; }
   kernels::Kernels& kernels() const { return rank.kernels(); }
 };
 

@@ -4,6 +4,7 @@
 #include "engine/nn/dropout.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/norm.h"
+#include "engine/nn/token_rows.h"
 
 namespace trireme::nn {
 namespace {
@@ -36,9 +37,10 @@ DropoutMask mlp_output_mask(const UnitContext& context) {
 void row_parallel_residual(const UnitContext& context, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
                            ConstTensorView residual, const DropoutMask& mask, TensorView out) {
   kernels::Kernels& kernels = context.kernels();
-  linear_forward(kernels, linear_layout(context.config), x, weight, ConstTensorView{}, out);
-  sum_over_tensor_ranks(context, out);
-  kernels.residual_add(out, residual, out, bias, mask.spec());
+  const Workspace::Scope scope(context.workspace);
+  const TensorView parts = rows_to_sum(context, out);
+  linear_forward(kernels, linear_layout(context.config), x, weight, ConstTensorView{}, parts);
+  kernels.residual_add(out, residual, sum_own_rows(context, parts), bias, mask.spec());
 }
 
 // norm1, attention and its residual: fills entries up to kMiddle.
@@ -60,7 +62,8 @@ void mlp_inside(const UnitContext& context, const WeightViews& weights, const Sa
   kernels::Kernels& kernels = context.kernels();
   const LinearLayout layout = linear_layout(context.config);
   norm_forward(context, kNorm2, weights, saved);
-  const ConstTensorView x = saved[Saved::kNorm2Output];
+  const Workspace::Scope scope(context.workspace);
+  const ConstTensorView x = all_rows(context, saved[Saved::kNorm2Output]);
   if (context.config.gated_mlp) {
     linear_forward(kernels, layout, x, weights[Role::kGateWeight], weights[Role::kGateBias], saved[Saved::kGate]);
   }
@@ -95,7 +98,10 @@ void mlp_backward_input(const UnitContext& context, const WeightViews& weights, 
       projection_gradient(context, mlp_output_mask(context), d_out, saved[Saved::kDownGradient]);
   const TensorView d_up = saved[Saved::kUpGradient];
   const TensorView d_gate = saved[Saved::kGateGradient];
-  linear_backward_input(kernels, layout, d_down, weights[Role::kDownWeight], d_up, false);
+  {
+    const Workspace::Scope scope(context.workspace);
+    linear_backward_input(kernels, layout, all_rows(context, d_down), weights[Role::kDownWeight], d_up, false);
+  }
   kernels.activation_backward(activation_type(context.config), d_up, saved[Saved::kGate], saved[Saved::kUp], d_gate,
                               d_up);
 
@@ -103,8 +109,8 @@ void mlp_backward_input(const UnitContext& context, const WeightViews& weights, 
   const TensorView d_norm = context.workspace.take(context.tokens(), context.config.hidden, context.dtype);
   linear_backward_input(kernels, layout, d_up, weights[Role::kUpWeight], d_norm, false);
   if (!d_gate.empty()) linear_backward_input(kernels, layout, d_gate, weights[Role::kGateWeight], d_norm, true);
-  sum_over_tensor_ranks(context, d_norm);
-  norm_backward(context, kNorm2, weights, saved, d_norm, d_out, saved[Saved::kMiddleGradient], sink);
+  norm_backward(context, kNorm2, weights, saved, sum_own_rows(context, d_norm), d_out, saved[Saved::kMiddleGradient],
+                sink);
 }
 
 }  // namespace
@@ -142,32 +148,44 @@ void decoder_backward_input(const UnitContext& context, const WeightViews& weigh
     const Workspace::Scope scope(context.workspace);
     const TensorView d_attention =
         context.workspace.take(context.tokens(), context.widths.heads * context.config.head_dim, context.dtype);
-    linear_backward_input(kernels, layout, d_projection, weights[Role::kAttentionOutputWeight], d_attention, false);
+    {
+      const Workspace::Scope gathered(context.workspace);
+      linear_backward_input(kernels, layout, all_rows(context, d_projection), weights[Role::kAttentionOutputWeight],
+                            d_attention, false);
+    }
     attention_backward_core(context, saved, d_attention);
   }
   const Workspace::Scope scope(context.workspace);
   const TensorView d_norm = context.workspace.take(context.tokens(), context.config.hidden, context.dtype);
   projections_backward_input(context, weights, saved, d_norm);
-  sum_over_tensor_ranks(context, d_norm);
-  norm_backward(context, kNorm1, weights, saved, d_norm, d_middle, d_input, sink);
+  norm_backward(context, kNorm1, weights, saved, sum_own_rows(context, d_norm), d_middle, d_input, sink);
 }
 
 void decoder_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink) {
   kernels::Kernels& kernels = context.kernels();
   const LinearLayout layout = linear_layout(context.config);
-  const auto weight_pass = [&](Saved x, ConstTensorView d_y, Role weight, Role bias, bool has_bias) {
-    linear_backward_weight(kernels, layout, saved[x], d_y, sink, weight, bias, has_bias);
+  // A bias behind the sum is whole on every rank: under sequence parallelism its gradient is of this rank's rows.
+  const auto row_parallel = [&](Saved x, ConstTensorView d_y, Role weight, Role bias, bool has_bias) {
+    const Workspace::Scope scope(context.workspace);
+    linear_backward_weight(kernels, layout, saved[x], all_rows(context, d_y), sink, weight);
+    if (has_bias) linear_backward_bias(kernels, d_y, sink, bias);
   };
   const bool mlp_bias = context.config.mlp_bias;
-  weight_pass(Saved::kActivated, kept_or(saved, Saved::kDownGradient, Saved::kOutputGradient), Role::kDownWeight,
-              Role::kDownBias, mlp_bias);
-  weight_pass(Saved::kNorm2Output, saved[Saved::kUpGradient], Role::kUpWeight, Role::kUpBias, mlp_bias);
-  if (context.config.gated_mlp) {
-    weight_pass(Saved::kNorm2Output, saved[Saved::kGateGradient], Role::kGateWeight, Role::kGateBias, mlp_bias);
+  row_parallel(Saved::kActivated, kept_or(saved, Saved::kDownGradient, Saved::kOutputGradient), Role::kDownWeight,
+               Role::kDownBias, mlp_bias);
+  {
+    const Workspace::Scope scope(context.workspace);
+    const ConstTensorView x = all_rows(context, saved[Saved::kNorm2Output]);
+    const auto column_parallel = [&](ConstTensorView d_y, Role weight, Role bias) {
+      linear_backward_weight(kernels, layout, x, d_y, sink, weight);
+      if (mlp_bias) linear_backward_bias(kernels, d_y, sink, bias);
+    };
+    column_parallel(saved[Saved::kUpGradient], Role::kUpWeight, Role::kUpBias);
+    if (context.config.gated_mlp) column_parallel(saved[Saved::kGateGradient], Role::kGateWeight, Role::kGateBias);
   }
-  weight_pass(Saved::kAttentionOutput,
-              kept_or(saved, Saved::kAttentionOutputProjectionGradient, Saved::kMiddleGradient),
-              Role::kAttentionOutputWeight, Role::kAttentionOutputBias, context.config.attention_output_bias);
+  row_parallel(Saved::kAttentionOutput,
+               kept_or(saved, Saved::kAttentionOutputProjectionGradient, Saved::kMiddleGradient),
+               Role::kAttentionOutputWeight, Role::kAttentionOutputBias, context.config.attention_output_bias);
   projections_backward_weight(context, saved, sink);
 }
 

@@ -4,7 +4,8 @@
 // and buffers come in as views. The three backward passes are apart, so that schedules may separate them.
 //
 // Tensor parallelism: query, key, value, gate and up are column-parallel, the two output projections row-parallel;
-// their partial sums are added over the tensor ranks (two sums forward, two in backward-input).
+// their partial sums are added over the tensor ranks (two sums forward, two in backward-input). With sequence
+// parallelism tensors of the residual stream, [T, h] here, are of this rank's rows (token_rows.h).
 
 #include "engine/nn/context.h"
 

@@ -16,7 +16,8 @@ DropoutMask::DropoutMask(const UnitContext& context, std::string_view purpose, d
                            .streams = streams_,
                            .sequence = context.sequence,
                            .columns_total = columns,
-                           .column_begin = 0};
+                           .column_begin = 0,
+                           .row_begin = context.first_row()};
 }
 
 }  // namespace trireme::nn

@@ -6,7 +6,7 @@
 
 namespace trireme::nn {
 
-// out: [T, h].
+// out: [T, h]; with sequence parallelism this rank's rows of it (token_rows.h), and so kOutputGradient.
 void embedding_forward(const UnitContext& context, const WeightViews& weights, kernels::TensorView out);
 // Reads saved[kOutputGradient], which it may change (embedding dropout is applied in place).
 void embedding_backward_weight(const UnitContext& context, const SavedViews& saved, GradientSink& sink);

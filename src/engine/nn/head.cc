@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/nn/norm.h"
+#include "engine/nn/token_rows.h"
 
 namespace trireme::nn {
 namespace {
@@ -28,13 +29,14 @@ struct Block {
 
 TensorView leading(TensorView row, std::int64_t count) { return kernels::column_range(row, 0, count); }
 
-std::vector<Block> blocks(const UnitContext& context, const SavedViews& saved, TensorView logits) {
+// x: the final norm's output, all rows.
+std::vector<Block> blocks(const UnitContext& context, ConstTensorView x, TensorView logits) {
   std::vector<Block> all;
   for (std::int64_t row = 0; row < context.tokens(); row += logits.rows) {
     Block block;
     block.first_row = row;
     block.rows = std::min(logits.rows, context.tokens() - row);
-    block.x = kernels::row_range(saved[Saved::kFinalNormOutput], row, block.rows);
+    block.x = kernels::row_range(x, row, block.rows);
     block.logits = kernels::row_range(logits, 0, block.rows);
     all.push_back(block);
   }
@@ -91,32 +93,37 @@ void head_backward_input(const UnitContext& context, const WeightViews& weights,
                          const LossBuffers& loss, double loss_scale, TensorView d_input, GradientSink& sink) {
   kernels::Kernels& kernels = context.kernels();
   const Workspace::Scope scope(context.workspace);
+  // The norm's output, where gathered, lies where its gradient will be: a block's gradient is written last.
   const TensorView d_norm = context.workspace.take(context.tokens(), context.config.hidden, context.dtype);
+  const ConstTensorView x = all_rows_in(context, saved[Saved::kFinalNormOutput], d_norm);
   GradientSink::Target d_weight = sink.open(Role::kHeadWeight);
-  for (Block& block : blocks(context, saved, loss.logits)) {
+  for (Block& block : blocks(context, x, loss.logits)) {
     block_loss(context, weights, loss, block);
     kernels.cross_entropy_backward(block.logits, block.row_max, block.row_sum, block.targets, context.vocabulary_begin,
                                    loss_scale);
-    kernels.gemm(Gemm{.a = block.logits,
-                      .b = weights[Role::kHeadWeight],
-                      .c = kernels::row_range(d_norm, block.first_row, block.rows)});
     kernels.gemm(Gemm{
         .a = block.logits, .transpose_a = true, .b = block.x, .c = d_weight.view, .accumulate = d_weight.accumulate});
     d_weight.accumulate = true;
+    kernels.gemm(Gemm{.a = block.logits,
+                      .b = weights[Role::kHeadWeight],
+                      .c = kernels::row_range(d_norm, block.first_row, block.rows)});
   }
   sink.close(Role::kHeadWeight);
-  sum_over_tensor_ranks(context, d_norm);
-  norm_backward(context, kFinalNorm, weights, saved, d_norm, ConstTensorView{}, d_input, sink);
+  norm_backward(context, kFinalNorm, weights, saved, sum_own_rows(context, d_norm), ConstTensorView{}, d_input, sink);
 }
 
 void head_loss(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
                const LossBuffers& loss) {
-  for (Block& block : blocks(context, saved, loss.logits)) block_loss(context, weights, loss, block);
+  const Workspace::Scope scope(context.workspace);
+  const ConstTensorView x = all_rows(context, saved[Saved::kFinalNormOutput]);
+  for (Block& block : blocks(context, x, loss.logits)) block_loss(context, weights, loss, block);
 }
 
 void head_logits(const UnitContext& context, const WeightViews& weights, const SavedViews& saved, TensorView logits,
                  const std::function<void(std::int64_t, ConstTensorView)>& take) {
-  for (const Block& block : blocks(context, saved, logits)) {
+  const Workspace::Scope scope(context.workspace);
+  const ConstTensorView x = all_rows(context, saved[Saved::kFinalNormOutput]);
+  for (const Block& block : blocks(context, x, logits)) {
     project(context, weights, block);
     take(block.first_row, block.logits);
   }

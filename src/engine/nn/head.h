@@ -2,7 +2,8 @@
 
 // The head unit: final norm, output projection, cross-entropy. The logits exist for a block of rows at a time; loss,
 // their gradient, and both gradients of the projection are taken in one pass over a block, in the backward-input pass
-// (docs/decisions/0003). The forward pass is the norm alone.
+// (docs/decisions/0003). The forward pass is the norm alone. With sequence parallelism the norm and d_input are of this
+// rank's rows (token_rows.h); logits and losses are of all.
 
 #include <functional>
 

@@ -23,7 +23,7 @@ void linear_backward_input(kernels::Kernels& kernels, LinearLayout layout, Const
 }
 
 void linear_backward_weight(kernels::Kernels& kernels, LinearLayout layout, ConstTensorView x, ConstTensorView d_y,
-                            GradientSink& sink, model::Role weight, model::Role bias, bool has_bias) {
+                            GradientSink& sink, model::Role weight) {
   const GradientSink::Target target = sink.open(weight);
   const bool input_first = layout == LinearLayout::kInputFirst;
   kernels.gemm(Gemm{.a = input_first ? x : d_y,
@@ -32,9 +32,11 @@ void linear_backward_weight(kernels::Kernels& kernels, LinearLayout layout, Cons
                     .c = target.view,
                     .accumulate = target.accumulate});
   sink.close(weight);
-  if (!has_bias) return;
-  const GradientSink::Target bias_target = sink.open(bias);
-  kernels.column_sum(d_y, bias_target.view, bias_target.accumulate);
+}
+
+void linear_backward_bias(kernels::Kernels& kernels, ConstTensorView d_y, GradientSink& sink, model::Role bias) {
+  const GradientSink::Target target = sink.open(bias);
+  kernels.column_sum(d_y, target.view, target.accumulate);
   sink.close(bias);
 }
 

@@ -17,9 +17,11 @@ void linear_forward(kernels::Kernels& kernels, LinearLayout layout, kernels::Con
 void linear_backward_input(kernels::Kernels& kernels, LinearLayout layout, kernels::ConstTensorView d_y,
                            kernels::ConstTensorView weight, kernels::TensorView d_x, bool accumulate);
 
-// Gives W's gradient, and the bias's where there is one, to the sink.
+// W's gradient, to the sink.
 void linear_backward_weight(kernels::Kernels& kernels, LinearLayout layout, kernels::ConstTensorView x,
-                            kernels::ConstTensorView d_y, GradientSink& sink, model::Role weight, model::Role bias,
-                            bool has_bias);
+                            kernels::ConstTensorView d_y, GradientSink& sink, model::Role weight);
+// The bias's, the sum over the rows of d_y.
+void linear_backward_bias(kernels::Kernels& kernels, kernels::ConstTensorView d_y, GradientSink& sink,
+                          model::Role bias);
 
 }  // namespace trireme::nn

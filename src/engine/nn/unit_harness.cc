@@ -7,7 +7,7 @@ namespace trireme::nn {
 using model::Role;
 
 UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64_t sequences, std::int64_t sequence,
-                         comm::Communicator& tensor)
+                         comm::Communicator& tensor, bool sequence_parallel)
     : config(config_in),
       table(model::make_parameter_table(config_in)),
       batch{.global_batch = sequences, .micro_batch = sequences, .sequence = sequence},
@@ -23,6 +23,7 @@ UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64
             .kv_replicas = *self_,
             .seed = 11} {
   layout.tp = tensor.size();
+  layout.sequence_parallel = sequence_parallel;
   const plan::RunInputs run{.threads = 1, .compute = DType::kF64};
   std::int64_t workspace = 0;
   for (auto pass : {plan::UnitPass::kForward, plan::UnitPass::kBackwardInput, plan::UnitPass::kBackwardWeight}) {

@@ -41,7 +41,7 @@ class UnitHarness {
  public:
   // unit: index in the model. `tensor` is the tensor-parallel group of this rank.
   UnitHarness(const model::Config& config, int unit, std::int64_t sequences, std::int64_t sequence,
-              comm::Communicator& tensor);
+              comm::Communicator& tensor, bool sequence_parallel = false);
 
   // Sets every weight by its global position: value(parameter, row, column).
   void set_weights(const std::function<double(const model::Parameter&, std::int64_t, std::int64_t)>& value);

@@ -1,7 +1,10 @@
 // A layer takes a tensor-parallel communicator of any size: the shards of 2, 3 and 4 ranks together give what one rank
-// gives, outputs and gradients, up to the rounding of another order of sums.
+// gives, outputs and gradients, up to the rounding of another order of sums; with sequence parallelism too. And each
+// pass uses the workspace that the plan says.
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -43,6 +46,12 @@ model::Config config_for(model::Family family, std::int64_t heads, std::int64_t 
   return c;
 }
 
+model::Config llama_with_biases() {
+  model::Config c = config_for(model::Family::kLlama, 4, 2);
+  c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
+  return c;
+}
+
 // What one rank's passes gave; gradients in global coordinates: parameter name -> sum over ranks that declare parts.
 struct Outcome {
   std::vector<double> output;
@@ -66,57 +75,117 @@ void scatter(const UnitHarness& h, const VectorSink& sink, Outcome& outcome) {
   }
 }
 
-Outcome run_unit(const model::Config& config, int unit, int tp) {
-  constexpr std::int64_t kSequences = 2, kSequence = 6;
+constexpr std::int64_t kSequences = 2, kSequence = 12;  // three ranks' rows: the second's are of both sequences
+
+// Runs `pass` and compares the workspace that it took.
+void measured(UnitHarness& h, plan::UnitPass pass, const std::function<void()>& body) {
+  Workspace& workspace = h.context().workspace;
+  workspace.reset_high_water();
+  body();
+  const plan::RunInputs inputs{.threads = 1, .compute = DType::kF64};
+  const Bytes planned =
+      plan::workspace_bytes(h.config, h.layout, h.batch, inputs, model::unit_kind(h.config, h.unit), pass);
+  EXPECT_EQ(workspace.high_water().count, planned.count) << "unit " << h.unit << " pass " << static_cast<int>(pass);
+}
+
+void forget_dropped(UnitHarness& h, model::Recompute recompute) {
+  for (const auto& entry : model::activation_table(h.config, model::unit_kind(h.config, h.unit))) {
+    const auto group = model::group_of(entry, recompute);
+    if (group != model::ActivationGroup::kRemade && group != model::ActivationGroup::kRemadeForWeight) continue;
+    std::ranges::fill(h.saved_values.at(entry.name), std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+// Decoder and head: forward, recompute where asked for, backward.
+void run_passes(UnitHarness& h, model::Recompute recompute, kernels::TensorView out, kernels::TensorView d_in,
+                VectorSink& sink) {
+  using plan::UnitPass;
+  const bool decoder = h.unit == 1, again = recompute != model::Recompute::kNone;
+  const UnitContext context = h.context();
+  measured(h, UnitPass::kForward, [&] {
+    if (decoder) return decoder_forward(context, h.weights, h.saved, out);
+    head_forward(context, h.weights, h.saved);
+  });
+  if (again) {
+    forget_dropped(h, recompute);
+    if (decoder) decoder_recompute(context, h.weights, h.saved, recompute);
+    if (!decoder) head_recompute(context, h.weights, h.saved, recompute);
+  }
+  measured(h, UnitPass::kBackwardInput, [&] {
+    if (decoder) return decoder_backward_input(context, h.weights, h.saved, d_in, sink);
+    head_backward_input(context, h.weights, h.saved, h.loss, 1.0 / 24.0, d_in, sink);
+  });
+  if (decoder) measured(h, UnitPass::kBackwardWeight, [&] { decoder_backward_weight(context, h.saved, sink); });
+}
+
+// One rank's run of a unit. output: its own rows; the head's: the losses of all tokens, which a pass of their own must
+// give too.
+void run_rank(UnitHarness& h, model::Recompute recompute, VectorSink& sink, Outcome& outcome) {
+  const UnitContext context = h.context();
+  const std::int64_t rows = context.widths.sequence_tokens, hidden = h.config.hidden;
+  outcome.output.resize(static_cast<std::size_t>(rows * hidden));
+  outcome.d_input.resize(outcome.output.size());
+  const kernels::TensorView out = h.view(outcome.output, rows, hidden);
+  const kernels::TensorView d_in = h.view(outcome.d_input, rows, hidden);
+  const auto first = static_cast<std::size_t>(context.first_row() * hidden);
+  for (Saved start : {Saved::kInput, Saved::kOutputGradient}) {
+    if (h.saved_values.count(start) == 0) continue;
+    std::vector<double>& values = h.saved_values[start];
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = wave(static_cast<std::uint64_t>(start), first + i);
+  }
+  if (h.unit == 0) {
+    measured(h, plan::UnitPass::kForward, [&] { embedding_forward(context, h.weights, out); });
+    measured(h, plan::UnitPass::kBackwardWeight, [&] { embedding_backward_weight(context, h.saved, sink); });
+    return;
+  }
+  run_passes(h, recompute, out, d_in, sink);
+  if (h.unit == 1) return;
+  const auto* losses = reinterpret_cast<const double*>(h.loss.losses.data);
+  outcome.output.assign(losses, losses + context.tokens());
+  head_loss(context, h.weights, h.saved, h.loss);
+  EXPECT_TRUE(std::equal(outcome.output.begin(), outcome.output.end(), losses));
+}
+
+// Whole tensors: of every rank the same, or each rank's rows after those of the rank before it.
+std::vector<double> together(const std::vector<Outcome>& outcomes, std::vector<double> Outcome::*tensor, bool rows) {
+  std::vector<double> whole = outcomes[0].*tensor;
+  for (std::size_t r = 1; r < outcomes.size(); ++r) {
+    const std::vector<double>& values = outcomes[r].*tensor;
+    if (rows) {
+      whole.insert(whole.end(), values.begin(), values.end());
+    } else {
+      EXPECT_EQ(values, whole) << "rank " << r;
+    }
+  }
+  return whole;
+}
+
+Outcome run_unit(const model::Config& config, int unit, int tp, bool sequence_parallel = false,
+                 model::Recompute recompute = model::Recompute::kNone) {
   comm::ThreadWorld world(tp, Seconds{30});
   comm::GroupName name{.axis = "tensor", .ranks = {}};
   for (int r = 0; r < tp; ++r) name.ranks.push_back(r);
   std::vector<std::unique_ptr<UnitHarness>> ranks;
   std::vector<std::unique_ptr<comm::Communicator>> groups;
-  std::vector<std::unique_ptr<VectorSink>> sinks(static_cast<std::size_t>(tp));
+  std::vector<std::unique_ptr<VectorSink>> sinks;
   std::vector<Outcome> outcomes(static_cast<std::size_t>(tp));
   for (int r = 0; r < tp; ++r) {
     groups.push_back(world.make_communicator(name, r));
-    ranks.push_back(std::make_unique<UnitHarness>(config, unit, kSequences, kSequence, *groups.back()));
+    ranks.push_back(
+        std::make_unique<UnitHarness>(config, unit, kSequences, kSequence, *groups.back(), sequence_parallel));
+    ranks.back()->set_weights(weight_value);
+    sinks.push_back(std::make_unique<VectorSink>(ranks.back()->weights));
   }
-  const auto body = [&](int r) {
-    UnitHarness& h = *ranks[static_cast<std::size_t>(r)];
-    Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
-    h.set_weights(weight_value);
-    sinks[static_cast<std::size_t>(r)] = std::make_unique<VectorSink>(h.weights);
-    VectorSink& sink = *sinks[static_cast<std::size_t>(r)];
-    const std::int64_t tokens = kSequences * kSequence;
-    outcome.output.resize(static_cast<std::size_t>(tokens * config.hidden));
-    outcome.d_input.resize(outcome.output.size());
-    const kernels::TensorView out = h.view(outcome.output, tokens, config.hidden);
-    const kernels::TensorView d_in = h.view(outcome.d_input, tokens, config.hidden);
-    for (Saved start : {Saved::kInput, Saved::kOutputGradient}) {
-      if (h.saved_values.count(start) == 0) continue;
-      std::vector<double>& values = h.saved_values[start];
-      for (std::size_t i = 0; i < values.size(); ++i) values[i] = wave(static_cast<std::uint64_t>(start), i);
-    }
-    if (unit == 0) {
-      embedding_forward(h.context(), h.weights, out);
-      embedding_backward_weight(h.context(), h.saved, sink);
-    } else if (unit == 1) {
-      decoder_forward(h.context(), h.weights, h.saved, out);
-      decoder_backward_input(h.context(), h.weights, h.saved, d_in, sink);
-      decoder_backward_weight(h.context(), h.saved, sink);
-    } else {
-      head_forward(h.context(), h.weights, h.saved);
-      head_backward_input(h.context(), h.weights, h.saved, h.loss, 1.0 / 12.0, d_in, sink);
-      std::memcpy(outcome.output.data(), h.loss.losses.data, static_cast<std::size_t>(tokens) * sizeof(double));
-    }
-  };
   std::vector<std::thread> threads;
-  for (int r = 0; r < tp; ++r) threads.emplace_back(body, r);
-  for (std::thread& thread : threads) thread.join();
-  for (int r = 0; r < tp; ++r) {
-    EXPECT_EQ(outcomes[static_cast<std::size_t>(r)].output, outcomes[0].output) << "rank " << r;
-    EXPECT_EQ(outcomes[static_cast<std::size_t>(r)].d_input, outcomes[0].d_input) << "rank " << r;
-    scatter(*ranks[static_cast<std::size_t>(r)], *sinks[static_cast<std::size_t>(r)], outcomes[0]);
+  for (std::size_t r = 0; r < outcomes.size(); ++r) {
+    threads.emplace_back([&, r] { run_rank(*ranks[r], recompute, *sinks[r], outcomes[r]); });
   }
-  return outcomes[0];
+  for (std::thread& thread : threads) thread.join();
+  Outcome whole;
+  whole.output = together(outcomes, &Outcome::output, sequence_parallel && unit < 2);
+  whole.d_input = together(outcomes, &Outcome::d_input, sequence_parallel);
+  for (std::size_t r = 0; r < outcomes.size(); ++r) scatter(*ranks[r], *sinks[r], whole);
+  return whole;
 }
 
 double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
@@ -137,22 +206,36 @@ struct Case {
 
 class UnitTensorParallel : public ::testing::TestWithParam<Case> {};
 
+void expect_same(const Outcome& sharded, const Outcome& whole, int unit) {
+  ASSERT_EQ(sharded.output.size(), whole.output.size());
+  EXPECT_LT(relative_difference(sharded.output, whole.output), 1e-13) << unit;
+  if (unit > 0) {
+    ASSERT_EQ(sharded.d_input.size(), whole.d_input.size());
+    EXPECT_LT(relative_difference(sharded.d_input, whole.d_input), 1e-13) << unit;
+  }
+  ASSERT_EQ(sharded.gradients.size(), whole.gradients.size());
+  for (const auto& [name, gradient] : whole.gradients) {
+    // gpt2's key bias has no gradient in exact arithmetic, so it is compared with the floor of 1.
+    double size = 0.0;
+    for (double g : gradient) size += g * g;
+    const double bound = size < 1e-20 ? 1e6 : 1e-12;
+    EXPECT_LT(relative_difference(sharded.gradients.at(name), gradient), bound) << name;
+  }
+}
+
 TEST_P(UnitTensorParallel, ShardsTogetherAreTheWhole) {
   const Case& c = GetParam();
   for (int unit = 0; unit < 3; ++unit) {
+    expect_same(run_unit(c.config, unit, c.tp), run_unit(c.config, unit, 1), unit);
+  }
+}
+
+TEST_P(UnitTensorParallel, TokensAndShardsTogetherAreTheWhole) {
+  const Case& c = GetParam();
+  for (int unit = 0; unit < 3; ++unit) {
     const Outcome whole = run_unit(c.config, unit, 1);
-    const Outcome sharded = run_unit(c.config, unit, c.tp);
-    EXPECT_LT(relative_difference(sharded.output, whole.output), 1e-13) << unit;
-    if (unit > 0) {
-      EXPECT_LT(relative_difference(sharded.d_input, whole.d_input), 1e-13) << unit;
-    }
-    ASSERT_EQ(sharded.gradients.size(), whole.gradients.size());
-    for (const auto& [name, gradient] : whole.gradients) {
-      // gpt2's key bias has no gradient in exact arithmetic, so it is compared with the floor of 1.
-      double size = 0.0;
-      for (double g : gradient) size += g * g;
-      const double bound = size < 1e-20 ? 1e6 : 1e-12;
-      EXPECT_LT(relative_difference(sharded.gradients.at(name), gradient), bound) << name;
+    for (auto recompute : {model::Recompute::kNone, model::Recompute::kSelective, model::Recompute::kFull}) {
+      expect_same(run_unit(c.config, unit, c.tp, true, recompute), whole, unit);
     }
   }
 }
@@ -161,6 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Degrees, UnitTensorParallel,
                          ::testing::Values(Case{"gpt2_tp2", config_for(model::Family::kGpt2, 4, 4), 2},
                                            Case{"gpt2_tp3", config_for(model::Family::kGpt2, 3, 3), 3},
                                            Case{"llama_tp2", config_for(model::Family::kLlama, 4, 2), 2},
+                                           Case{"llama_biases_tp2", llama_with_biases(), 2},
                                            Case{"llama_tp4_beyond_kv_heads", config_for(model::Family::kLlama, 4, 2),
                                                 4},
                                            Case{"llama_tp4_one_kv_head", config_for(model::Family::kLlama, 4, 1), 4}),

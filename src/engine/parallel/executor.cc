@@ -8,30 +8,11 @@
 #include "plan/workspace.h"
 
 namespace trireme::parallel {
-namespace {
 
 using model::Saved;
 using model::UnitKind;
 using plan::Instruction;
 using plan::Op;
-
-// A device vector on the host, in double.
-std::vector<double> to_host(kernels::Device& device, kernels::ConstTensorView view) {
-  TRIREME_CHECK(view.contiguous());
-  const auto count = static_cast<std::size_t>(view.elements());
-  const Bytes bytes{view.elements() * dtype_size(view.dtype)};
-  if (view.dtype == DType::kF64) {
-    std::vector<double> wide(count);
-    device.copy_to_host(wide.data(), view.data, bytes);
-    return wide;
-  }
-  TRIREME_CHECK(view.dtype == DType::kF32);
-  std::vector<float> narrow(count);
-  device.copy_to_host(narrow.data(), view.data, bytes);
-  return {narrow.begin(), narrow.end()};
-}
-
-}  // namespace
 
 Executor::Executor(nn::RankContext& context, const RunPlan& run)
     : context_(context),
@@ -172,7 +153,7 @@ void Executor::execute_unit(const Instruction& instruction) {
       if (take_logits_ != nullptr) {
         nn::head_logits(unit, state_.weights_of(instruction.unit), saved, state_.loss_buffers().logits,
                         [&](std::int64_t row, kernels::ConstTensorView block) {
-                          (*take_logits_)(row, block.columns, to_host(context_.device, block));
+                          (*take_logits_)(row, block.columns, kernels::to_host(context_.device, block));
                         });
       } else {
         nn::head_loss(unit, state_.weights_of(instruction.unit), saved, state_.loss_buffers());
@@ -228,7 +209,7 @@ void Executor::backward_input(const Instruction& instruction, const nn::UnitCont
 }
 
 void Executor::add_losses() {
-  for (double loss : to_host(context_.device, state_.loss_buffers().losses)) loss_sum_.add(loss);
+  for (double loss : kernels::to_host(context_.device, state_.loss_buffers().losses)) loss_sum_.add(loss);
 }
 
 void Executor::gradient_norm() {

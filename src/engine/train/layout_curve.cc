@@ -10,20 +10,6 @@
 namespace trireme::train {
 namespace {
 
-std::vector<double> to_host(kernels::Device& device, kernels::ConstTensorView view) {
-  const auto count = static_cast<std::size_t>(view.elements());
-  const Bytes bytes{view.elements() * dtype_size(view.dtype)};
-  if (view.dtype == DType::kF64) {
-    std::vector<double> wide(count);
-    device.copy_to_host(wide.data(), view.data, bytes);
-    return wide;
-  }
-  TRIREME_CHECK(view.dtype == DType::kF32);
-  std::vector<float> narrow(count);
-  device.copy_to_host(narrow.data(), view.data, bytes);
-  return {narrow.begin(), narrow.end()};
-}
-
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
 // Puts a rank's slice where it belongs in the whole tensor.
@@ -56,8 +42,8 @@ class Recorder {
       if (shard.tied_head) continue;  // its gradient is in the embedding's, its weights are a copy
       for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
         step.slices.push_back({shard.tensors[static_cast<std::size_t>(t)],
-                               to_host(from.device(), state.gradient({unit, t})),
-                               to_host(from.device(), state.weight({unit, t}))});
+                               kernels::to_host(from.device(), state.gradient({unit, t})),
+                               kernels::to_host(from.device(), state.weight({unit, t}))});
       }
     }
     by_rank_[static_cast<std::size_t>(rank)].push_back(std::move(step));

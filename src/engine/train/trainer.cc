@@ -16,8 +16,8 @@
 namespace trireme::train {
 namespace {
 
-// What this engine runs today: everything but ZeRO, sums over ranks for each micro-batch, and sequence parallelism.
-// Anything else is refused by name before anything is allocated.
+// What this engine runs today over several ranks: everything but ZeRO and sums over ranks for each micro-batch. These
+// are refused by name before anything is allocated.
 Status check_engine(const plan::Layout& layout) {
   const auto refuse = [](const char* option, std::string value, const char* rule, const char* nearest) {
     return Failure{.option = option, .value = std::move(value), .rule = rule, .nearest = nearest};
@@ -29,9 +29,6 @@ Status check_engine(const plan::Layout& layout) {
   if (layout.reduce != plan::ReduceWhen::kStep) {
     return refuse("layout.reduce", std::string(plan::reduce_name(layout.reduce)),
                   "this build's engine sums ranks once a step", "step");
-  }
-  if (layout.sequence_parallel) {
-    return refuse("layout.sequence_parallel", "true", "this build's engine has no sequence parallelism", "false");
   }
   return ok_status();
 }

@@ -179,6 +179,14 @@ TEST_F(Trainer, RanksAsThreadsTrainTheSameModel) {
   }
 }
 
+TEST_F(Trainer, SequenceParallelRanksTrainAndValidate) {
+  const double alone = *run().validation_loss;
+  const TrainOutcome outcome =
+      run({{"layout.tp", "2"}, {"layout.sequence_parallel", "true"}, {"out.overwrite", "true"}});
+  EXPECT_NEAR(*outcome.validation_loss, alone, 1e-4);
+  EXPECT_EQ(Ledger::first_difference(outcome.predicted, outcome.counted), "");
+}
+
 TEST_F(Trainer, AStopOfSeveralRanksEndsAllOfThem) {
   const TrainOutcome outcome = run({{"layout.dp", "2"}}, true);
   EXPECT_TRUE(outcome.interrupted);

@@ -27,15 +27,20 @@ void for_row_blocks(int threads, std::int64_t rows, const Function& function) {
 
 // Row `row` of a tensor with a row a token.
 void row_factors(const Dropout& dropout, std::int64_t row, std::int64_t columns, float* factors) {
-  const std::int64_t first = row % dropout.sequence * dropout.columns_total + dropout.column_begin;
-  cpu::dropout_factors(dropout, row / dropout.sequence, first, columns, factors);
+  const std::int64_t global_row = dropout.row_begin + row;
+  const std::int64_t first = global_row % dropout.sequence * dropout.columns_total + dropout.column_begin;
+  cpu::dropout_factors(dropout, global_row / dropout.sequence, first, columns, factors);
 }
 
 void check_row_dropout(const Dropout& dropout, std::int64_t rows, std::int64_t columns) {
   if (dropout.probability == 0.0) return;
   TRIREME_CHECK_GT(dropout.sequence, 0);
-  TRIREME_CHECK_EQ(rows % dropout.sequence, 0);
-  cpu::check_dropout(dropout, rows / dropout.sequence);
+  const std::int64_t sequences = static_cast<std::int64_t>(dropout.streams.size());
+  cpu::check_dropout(dropout, sequences);
+  TRIREME_CHECK_GT(rows, 0);
+  TRIREME_CHECK_EQ(sequences * dropout.sequence % rows, 0);
+  TRIREME_CHECK(dropout.row_begin >= 0 && dropout.row_begin % rows == 0, "rows {}+{}", dropout.row_begin, rows);
+  TRIREME_CHECK_LE(dropout.row_begin + rows, sequences * dropout.sequence);
   TRIREME_CHECK_GE(dropout.column_begin, 0);
   TRIREME_CHECK_LE(dropout.column_begin + columns, dropout.columns_total);
 }

@@ -83,6 +83,27 @@ TEST(CpuElementwise, ApplyDropout) {
   }
 }
 
+// Of 8 rows, the second part lies in both sequences.
+TEST(CpuElementwise, APartOfTheRowsDropsTheSameElements) {
+  constexpr std::array<std::uint64_t, 2> kTwo{21, 22};
+  Dropout dropout{.probability = 0.4, .seed = 1, .streams = kTwo, .sequence = 12, .columns_total = 17};
+  const std::vector<float> ones(24 * 17, 1.0f);
+  const ConstTensorView x = make_view(reinterpret_cast<const std::byte*>(ones.data()), DType::kF32, 24, 17);
+  std::vector<float> whole(ones.size()), parts(ones.size());
+  CpuKernels kernels(1);
+  kernels.apply_dropout(make_view(reinterpret_cast<std::byte*>(whole.data()), DType::kF32, 24, 17), x, dropout);
+  const TensorView out = make_view(reinterpret_cast<std::byte*>(parts.data()), DType::kF32, 24, 17);
+  for (std::int64_t begin : {0, 8, 16}) {
+    dropout.row_begin = begin;
+    kernels.apply_dropout(row_range(out, begin, 8), row_range(x, begin, 8), dropout);
+  }
+  EXPECT_EQ(parts, whole);
+  for (std::int64_t begin : {-8, 1, 24}) {
+    dropout.row_begin = begin;
+    EXPECT_THROW(kernels.apply_dropout(row_range(out, 0, 8), row_range(x, 0, 8), dropout), InternalError);
+  }
+}
+
 TEST(CpuElementwise, ADroppedElementIsZeroWhateverItWas) {
   constexpr std::array<std::uint64_t, 1> kStream{1};
   const Dropout dropout{.probability = 0.5, .seed = 1, .streams = kStream, .sequence = 1, .columns_total = 64};

@@ -32,8 +32,12 @@ class RowDropout {
   RowDropout(const Dropout& dropout, std::int64_t rows, std::int64_t columns) : dropout_(dropout) {
     if (dropout.probability == 0.0) return;
     TRIREME_CHECK_GT(dropout.sequence, 0);
-    TRIREME_CHECK_EQ(rows % dropout.sequence, 0);
-    check_dropout(dropout, rows / dropout.sequence);
+    const std::int64_t sequences = static_cast<std::int64_t>(dropout.streams.size());
+    check_dropout(dropout, sequences);
+    TRIREME_CHECK_GT(rows, 0);
+    TRIREME_CHECK_EQ(sequences * dropout.sequence % rows, 0);
+    TRIREME_CHECK(dropout.row_begin >= 0 && dropout.row_begin % rows == 0, "rows {}+{}", dropout.row_begin, rows);
+    TRIREME_CHECK_LE(dropout.row_begin + rows, sequences * dropout.sequence);
     TRIREME_CHECK_GE(dropout.column_begin, 0);
     TRIREME_CHECK_LE(dropout.column_begin + columns, dropout.columns_total);
   }
@@ -42,9 +46,10 @@ class RowDropout {
   template <class T>
   T apply(T value, std::int64_t row, std::int64_t column) const {
     if (dropout_.probability == 0.0) return value;
-    const std::int64_t position = row % dropout_.sequence;
+    const std::int64_t global_row = dropout_.row_begin + row;
+    const std::int64_t position = global_row % dropout_.sequence;
     const std::int64_t element = position * dropout_.columns_total + dropout_.column_begin + column;
-    const T factor = dropout_factor<T>(dropout_, row / dropout_.sequence, element);
+    const T factor = dropout_factor<T>(dropout_, global_row / dropout_.sequence, element);
     return factor == T{0} ? T{0} : value * factor;
   }
 

@@ -103,6 +103,24 @@ TEST(ReferenceDropout, AColumnShardDropsTheSameElements) {
   }
 }
 
+TEST(ReferenceDropout, APartOfTheRowsDropsTheSameElements) {
+  ReferenceKernels kernels;
+  const auto x = Tensor::random(6, 5, "x");
+  Tensor whole(6, 5);
+  kernels.apply_dropout(whole.view(), x.view(), make_dropout(0.5, 3, 5));
+  for (std::int64_t rows : {1, 2, 3}) {  // of two, the second part lies in both sequences
+    for (std::int64_t begin = 0; begin < 6; begin += rows) {
+      Tensor part(rows, 5);
+      Dropout dropout = make_dropout(0.5, 3, 5);
+      dropout.row_begin = begin;
+      kernels.apply_dropout(part.view(), row_range(x.view(), begin, rows), dropout);
+      for (std::int64_t t = 0; t < rows; ++t) {
+        for (std::int64_t j = 0; j < 5; ++j) EXPECT_EQ(part(t, j), whole(begin + t, j));
+      }
+    }
+  }
+}
+
 TEST(ReferenceDropout, IsItsOwnBackward) {
   ReferenceKernels kernels;
   auto x = Tensor::random(4, 3, "x");
@@ -141,6 +159,11 @@ TEST(ReferenceDropout, BadSpecificationsAreRefused) {
                InternalError);  // 3 streams wanted
   EXPECT_THROW(kernels.apply_dropout(x.view(), x.view(), make_dropout(0.5, 4, 3)), InternalError);
   EXPECT_THROW(kernels.apply_dropout(x.view(), x.view(), make_dropout(0.5, 3, 2)), InternalError);
+  for (std::int64_t begin : {-6, 1, 6}) {
+    Dropout dropout = make_dropout(0.5, 3, 3);
+    dropout.row_begin = begin;
+    EXPECT_THROW(kernels.apply_dropout(x.view(), x.view(), dropout), InternalError);
+  }
 }
 
 TEST(ReferenceResidual, AddsBranchBiasAndResidual) {
