@@ -27,7 +27,7 @@ void place(std::map<std::string, std::vector<float>>& whole, const model::Parame
   });
 }
 
-std::vector<float> to_host(kernels::Device& device, kernels::ConstTensorView view) {
+std::vector<float> floats_of(kernels::Device& device, kernels::ConstTensorView view) {
   TRIREME_CHECK(view.dtype == DType::kF32);
   std::vector<float> values(static_cast<std::size_t>(view.elements()));
   device.copy_to_host(values.data(), view.data, Bytes{view.elements() * 4});
@@ -89,8 +89,8 @@ class RankRun {
       if (shard.tied_head) continue;
       for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
         const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(t)];
-        result.tensors.emplace_back(local.parameter, local, to_host(rank_.device(), state.weight({unit, t})),
-                                    to_host(rank_.device(), state.gradient({unit, t})));
+        result.tensors.emplace_back(local.parameter, local, floats_of(rank_.device(), state.weight({unit, t})),
+                                    floats_of(rank_.device(), state.gradient({unit, t})));
       }
     }
   }
