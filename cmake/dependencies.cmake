@@ -8,6 +8,8 @@ find_package(tomlplusplus CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(hwy CONFIG REQUIRED)    # hwy::hwy
 find_package(OpenMP REQUIRED COMPONENTS CXX)  # OpenMP::OpenMP_CXX
+set(MPI_CXX_SKIP_MPICXX ON)          # its C interface alone
+find_package(MPI COMPONENTS CXX)     # MPI::MPI_CXX; without it MpiWorld is a stub
 find_package(GTest CONFIG REQUIRED)  # GTest::gtest, GTest::gtest_main, GTest::gmock
 
 # imported_library(TARGET HEADER LIBRARY): for libraries without a usable CMake file of their own.

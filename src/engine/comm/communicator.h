@@ -1,7 +1,7 @@
 #pragma once
 
 // A group of ranks that exchange data. One narrow interface; backends: self (one rank), threads (ranks are threads of
-// one process), later MPI. Ranks of a group call the same operations in the same order.
+// one process), MPI (ranks are processes). Ranks of a group call the same operations in the same order.
 //
 // Rules
 //  * Sums are over ranks in ascending order, added in the element type (float32 and float64; integers exactly) and

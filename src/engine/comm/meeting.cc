@@ -9,47 +9,6 @@
 #include "base/check.h"
 
 namespace trireme::comm {
-namespace {
-
-std::string_view operation_name(Operation operation) {
-  switch (operation) {
-    case Operation::kAllReduce:
-      return "all-reduce";
-    case Operation::kReduceScatter:
-      return "reduce-scatter";
-    case Operation::kAllGather:
-      return "all-gather";
-    case Operation::kBroadcast:
-      return "broadcast";
-    case Operation::kBarrier:
-      return "barrier";
-    case Operation::kSend:
-      return "send";
-    case Operation::kReceive:
-      return "receive";
-  }
-  return "operation";
-}
-
-std::string hint_of(ExitCode code) {
-  if (code != ExitCode::kHang) return "";
-  return "the missing ranks are stuck, dead or slow: their own messages tell";
-}
-
-}  // namespace
-
-std::string Call::text() const {
-  std::string text(operation_name(operation));
-  if (operation == Operation::kAllReduce) text += reduction == Reduction::kSum ? " (sum)" : " (maximum)";
-  if (operation == Operation::kBroadcast) text += fmt::format(" from index {}", root);
-  if (operation == Operation::kBarrier) return text;
-  return text + fmt::format(" of {} {}", count, dtype_name(dtype));
-}
-
-bool Call::agrees_with(const Call& other) const {
-  return operation == other.operation && count == other.count && dtype == other.dtype && reduction == other.reduction &&
-         root == other.root;
-}
 
 std::pair<std::shared_ptr<Group>, int> World::join(const GroupName& name, int world_rank) {
   const auto place = std::find(name.ranks.begin(), name.ranks.end(), world_rank);
@@ -83,16 +42,6 @@ void World::die(Death death) {
   }
 }
 
-void World::throw_death(const std::string& operation) const {
-  throw Error(death_->code, "comm", operation,
-              fmt::format("the communicator is dead since {}: {}", death_->operation, death_->message),
-              hint_of(death_->code));
-}
-
-void World::throw_first_error() const {
-  throw Error(death_->code, "comm", death_->operation, death_->message, hint_of(death_->code));
-}
-
 Group::Group(World& world, GroupName name)
     : world_(world),
       name_(std::move(name)),
@@ -116,14 +65,14 @@ std::string Group::attendance() const {
 }
 
 void Group::check_alive(const Call& call) const {
-  if (world_.death_) world_.throw_death(operation_text(call));
+  if (world_.death_) world_.death_->throw_dead(operation_text(call));
 }
 
 // Ends the world: the two calls cannot be one operation.
 void Group::disagree(int a, const Call& a_call, int b, const Call& b_call) {
   world_.die({ExitCode::kInternal, operation_text(b_call),
               fmt::format("ranks disagree: {} calls {}, {} calls {}", who(a), a_call.text(), who(b), b_call.text())});
-  world_.throw_first_error();
+  world_.death_->throw_first_error();
 }
 
 // Waits for ready(), the world's end or the deadline. False if the deadline has passed and neither has come.
@@ -165,7 +114,7 @@ void Group::meet(int index, const Call& call) {
     world_.die({ExitCode::kHang, operation_text(call),
                 fmt::format("waited {}; ranks {}", format_seconds(world_.deadline_), attendance())});
   }
-  world_.throw_first_error();
+  world_.death_->throw_first_error();
 }
 
 void Group::pass() {
@@ -241,14 +190,14 @@ void Group::wait(int index, const std::shared_ptr<Transfer>& transfer) {
   }
   Channel& waiting = channel(index, *transfer);
   waiting.erase(std::remove(waiting.begin(), waiting.end(), transfer), waiting.end());
-  if (was_dead) world_.throw_death(operation_text(transfer->call));
+  if (was_dead) world_.death_->throw_dead(operation_text(transfer->call));
   if (!in_time) {
     const std::string peer_operation = transfer->call.operation == Operation::kSend ? "receive" : "send";
     world_.die({ExitCode::kHang, operation_text(transfer->call),
                 fmt::format("{} waited {} for the {} of {}", who(index), format_seconds(world_.deadline_),
                             peer_operation, who(transfer->peer))});
   }
-  world_.throw_first_error();
+  world_.death_->throw_first_error();
 }
 
 }  // namespace trireme::comm

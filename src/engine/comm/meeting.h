@@ -15,25 +15,10 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/comm/call.h"
 #include "engine/comm/communicator.h"
 
 namespace trireme::comm {
-
-enum class Operation { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kSend, kReceive };
-
-// What a rank asks for. All members but the data must be equal on all ranks of a collective.
-struct Call {
-  Operation operation = Operation::kBarrier;
-  std::int64_t count = 0;
-  DType dtype = DType::kF32;
-  Reduction reduction = Reduction::kSum;
-  int root = 0;
-  std::byte* data = nullptr;  // of a send: only read
-
-  // "all-reduce (sum) of 5 F32"
-  std::string text() const;
-  bool agrees_with(const Call& other) const;
-};
 
 class Group;
 
@@ -47,16 +32,8 @@ class World {
 
  private:
   friend class Group;
-  struct Death {
-    ExitCode code;
-    std::string operation;
-    std::string message;
-  };
-
   // With the mutex held.
   void die(Death death);
-  [[noreturn]] void throw_death(const std::string& operation) const;  // to a call that comes later
-  [[noreturn]] void throw_first_error() const;                        // to those that it happened to
 
   const int ranks_;
   const Seconds deadline_;

@@ -9,10 +9,11 @@
 namespace trireme::comm {
 namespace {
 
-template <class T>
-T combine(Reduction reduction, T a, T b) {
-  if (reduction == Reduction::kMax) return a < b ? b : a;
-  if constexpr (std::is_integral_v<T>) {  // signed overflow is undefined, unsigned wraps
+template <Reduction How, class T>
+T combine(T a, T b) {
+  if constexpr (How == Reduction::kMax) {
+    return a < b ? b : a;
+  } else if constexpr (std::is_integral_v<T>) {  // signed overflow is undefined, unsigned wraps
     using Unsigned = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
   } else {
@@ -21,8 +22,8 @@ T combine(Reduction reduction, T a, T b) {
 }
 
 // In blocks that stay in the first cache level; the order of an element's sum does not depend on them.
-template <class T>
-void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources, std::byte* destination, Share share) {
+template <Reduction How, class T>
+void reduce_blocks(std::span<const std::byte* const> sources, std::byte* destination, Share share) {
   constexpr std::int64_t kBlock = 1024;
   std::array<T, kBlock> sum;
   T* const result = reinterpret_cast<T*>(destination);
@@ -33,11 +34,17 @@ void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources
       const T* const addend = reinterpret_cast<const T*>(source) + begin;
       for (std::int64_t i = 0; i < count; ++i) {
         T& value = sum[static_cast<std::size_t>(i)];
-        value = combine(reduction, value, addend[i]);
+        value = combine<How>(value, addend[i]);
       }
     }
     std::copy_n(sum.data(), count, result + begin);
   }
+}
+
+template <class T>
+void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources, std::byte* destination, Share share) {
+  if (reduction == Reduction::kMax) return reduce_blocks<Reduction::kMax, T>(sources, destination, share);
+  reduce_blocks<Reduction::kSum, T>(sources, destination, share);
 }
 
 }  // namespace
