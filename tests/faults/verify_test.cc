@@ -20,25 +20,51 @@ class Verify : public ::testing::Test {
       text += "the quick brown fox jumps over lazy dog number " + std::to_string(i * 7) + "\n";
     env_.put_file("text.txt", text);
     data::tokenize_text(env_, {.text_path = "text.txt", .out_directory = "data", .progress = {}}).or_throw();
-    model::Config config = model::small_llama();
+    use_model(model::small_llama(), 2);
+  }
+
+  // 4 layers, 8 heads, odd vocabulary.
+  void use_model(model::Config config, std::int64_t kv_heads) {
     config.layers = 4;
     config.heads = 8;
-    config.kv_heads = 2;
+    config.kv_heads = kv_heads;
     config.head_dim = 4;
     config.hidden = 32;
     config.ffn = 64;
     config.vocabulary = 257;
+    config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0.0;
     env_.put_file("config.json", model::to_hugging_face(config).dump(2));
   }
 
+  // No alarm on any layout of data and tensor ranks up to 8, with and without sequence parallelism. Returns the largest
+  // difference over its bound.
+  double worst_of_the_table() {
+    double worst = 0;
+    for (const auto& [dp, tp] : std::vector<std::pair<int, int>>{
+             {2, 1}, {3, 1}, {4, 1}, {8, 1}, {1, 2}, {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 8}}) {
+      for (const char* sequence_parallel : {"false", "true"}) {
+        if (tp == 1 && sequence_parallel == std::string("true")) continue;
+        const VerifyReport clean = report({{"layout.dp", std::to_string(dp)},
+                                           {"layout.tp", std::to_string(tp)},
+                                           {"layout.sequence_parallel", sequence_parallel},
+                                           {"train.global_batch", "24"}});
+        EXPECT_NE(clean.verdict, Verdict::kDifferent)
+            << "dp " << dp << " tp " << tp << ": step " << clean.first->step << " " << clean.first->what << " of "
+            << clean.first->tensor << ": " << clean.first->difference << " against " << clean.first->bound;
+        for (const Finding& finding : clean.worst) worst = std::max(worst, finding.difference / finding.bound);
+      }
+    }
+    return worst;
+  }
+
   using Settings = std::vector<std::pair<std::string, std::string>>;
-  VerifyReport report(const Settings& more, const RankHooks& hooks = {}) {
+  VerifyReport report(const Settings& more, const RankHooks& hooks = {}, int steps = 2) {
     Settings settings{{"model.config", "config.json"}, {"data.train", "data/train.bin"}, {"train.steps", "3"},
                       {"train.sequence", "16"},        {"train.global_batch", "8"},      {"train.micro_batch", "1"},
                       {"train.threads", "1"},          {"out.directory", "out"},         {"train.deadline", "20"}};
     settings.insert(settings.end(), more.begin(), more.end());
     const ResolvedRun run = resolve_run(env_, make_run_config(Json::object(), settings).or_throw());
-    return verify(env_, log_, run, {.reference = {}, .steps = 2, .target_hooks = hooks});
+    return verify(env_, log_, run, {.reference = {}, .steps = steps, .target_hooks = hooks});
   }
 
   FakeEnv env_;
@@ -68,11 +94,26 @@ TEST_F(Verify, RaisesNoAlarmOnACleanBuild) {
   EXPECT_EQ(report({{"layout.pp", "4"}}).verdict, Verdict::kEqual);
   EXPECT_EQ(report({{"layout.pp", "2"}, {"layout.schedule", "zb-h1"}}).verdict, Verdict::kEqual);
   for (const Settings& layout : {Settings{{"layout.dp", "2"}}, Settings{{"layout.tp", "4"}},
+                                 Settings{{"layout.tp", "2"}, {"layout.sequence_parallel", "true"}},
                                  Settings{{"layout.dp", "2"}, {"layout.tp", "2"}, {"layout.pp", "2"}}}) {
     const VerifyReport clean = report(layout);
     EXPECT_EQ(clean.verdict, Verdict::kWithinBound) << (clean.first ? clean.first->tensor : "");
     EXPECT_FALSE(clean.first.has_value());
   }
+}
+
+TEST_F(Verify, RaisesNoAlarmOverTheTableOfLlama) {
+  const double worst = worst_of_the_table();
+  EXPECT_GT(worst, 0.0);
+  EXPECT_LT(worst, 1.0);
+  RecordProperty("worst_difference_over_bound", std::to_string(worst));
+}
+
+TEST_F(Verify, RaisesNoAlarmOverTheTableOfGpt2) {
+  use_model(model::small_gpt2(), 8);
+  const double worst = worst_of_the_table();
+  EXPECT_LT(worst, 1.0);
+  RecordProperty("worst_difference_over_bound", std::to_string(worst));
 }
 
 TEST_F(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
@@ -100,6 +141,60 @@ TEST_F(Verify, NamesADroppedBucket) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::kCorrupted);
     EXPECT_NE(std::string(error.what()).find("embed_tokens"), std::string::npos) << error.what();
+  }
+}
+
+// Hooks that change what units are given on one rank.
+RankHooks on_rank(int wanted, std::function<void(nn::UnitContext&, double&)> fault) {
+  return {.executor = [wanted, fault = std::move(fault)](int rank, parallel::Executor& executor) {
+    if (rank == wanted) executor.fault = fault;
+  }};
+}
+
+TEST_F(Verify, NamesALossThatIsAveragedOverARanksOwnTokens) {
+  const VerifyReport averaged = report({{"layout.dp", "2"}}, {.executor = [](int, parallel::Executor& executor) {
+                                         executor.fault = [](nn::UnitContext&, double& scale) { scale *= 2; };
+                                       }});
+  ASSERT_TRUE(averaged.first.has_value());
+  EXPECT_EQ(averaged.first->what, "gradient");
+  EXPECT_NEAR(averaged.first->difference, 1.0, 1e-3);  // twice as large
+  EXPECT_EQ(averaged.axis, "data");
+}
+
+TEST_F(Verify, NamesAVocabularyThatBeginsOneRowTooLate) {
+  const VerifyReport late = report({{"layout.tp", "2"}}, on_rank(0, [](nn::UnitContext& unit, double&) {
+                                     if (unit.unit == 5) ++unit.vocabulary_begin;
+                                   }));
+  ASSERT_TRUE(late.first.has_value());
+  EXPECT_EQ(late.first->what, "loss");
+  EXPECT_EQ(late.axis, "tensor");
+}
+
+TEST_F(Verify, NamesPositionsThatAreOffUnderSequenceParallelism) {
+  // Rank 1 turns by the positions of the tokens after its own.
+  auto shifted = std::make_shared<std::vector<float>>();
+  const VerifyReport off = report(
+      {{"layout.tp", "2"}, {"layout.sequence_parallel", "true"}}, on_rank(1, [shifted](nn::UnitContext& unit, double&) {
+        const kernels::ConstTensorView table = unit.rotary;
+        if (table.rows == 0) return;
+        const auto* from = reinterpret_cast<const float*>(table.data);
+        shifted->assign(from + table.columns, from + table.elements());
+        shifted->insert(shifted->end(), from, from + table.columns);
+        unit.rotary =
+            kernels::make_view(reinterpret_cast<std::byte*>(shifted->data()), table.dtype, table.rows, table.columns);
+      }));
+  ASSERT_TRUE(off.first.has_value());
+  EXPECT_EQ(off.axis, "tensor");
+}
+
+TEST_F(Verify, NamesANormsGradientThatIsNotSummedOverTensorRanks) {
+  try {
+    report({{"layout.tp", "2"}, {"layout.sequence_parallel", "true"}},
+           {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduceTensorPartial); }});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kCorrupted);
+    EXPECT_NE(std::string(error.what()).find("norm"), std::string::npos) << error.what();
   }
 }
 

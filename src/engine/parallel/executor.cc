@@ -129,7 +129,9 @@ nn::UnitContext Executor::unit_context(const Instruction& instruction) {
 }
 
 void Executor::execute_unit(const Instruction& instruction) {
-  const nn::UnitContext unit = unit_context(instruction);
+  nn::UnitContext unit = unit_context(instruction);
+  loss_scale_ = 1.0 / static_cast<double>(plan::tokens_per_step(run_.batch));
+  if (fault) fault(unit, loss_scale_);
   const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
   GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
   switch (instruction.op) {
@@ -200,8 +202,7 @@ void Executor::backward_input(const Instruction& instruction, const nn::UnitCont
           : activations_.views(instruction.unit - 1, instruction.micro_batch)[Saved::kOutputGradient];
   GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
   if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kHead) {
-    const double loss_scale = 1.0 / static_cast<double>(plan::tokens_per_step(run_.batch));
-    nn::head_backward_input(unit, weights, saved, state_.loss_buffers(), loss_scale, d_input, sink);
+    nn::head_backward_input(unit, weights, saved, state_.loss_buffers(), loss_scale_, d_input, sink);
     add_losses();
   } else {
     nn::decoder_backward_input(unit, weights, saved, d_input, sink);

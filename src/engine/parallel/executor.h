@@ -52,6 +52,8 @@ class Executor {
 
   // Called after each instruction: timelines, tests.
   std::function<void(const plan::Instruction&)> observer;
+  // Called with what each unit's pass is given, before it is given: where tests plant faults.
+  std::function<void(nn::UnitContext&, double& loss_scale)> fault;
 
  private:
   void run_program(const plan::RankProgram& program);
@@ -99,6 +101,7 @@ class Executor {
   StepInputs inputs_;
   bool evaluation_ = false;
   const TakeLogits* take_logits_ = nullptr;
+  double loss_scale_ = 0.0;  // of each token's loss: 1 / (tokens of the global batch)
   ExactSum loss_sum_;
   StepResult result_;
 };
