@@ -141,7 +141,7 @@ ExitCode plan_axes(const Options& options, Env& env) {
   const model::Config config = options.model.read(env);
   const planner::Problem problem = options.run.problem(env, config, options.run.read_cluster(env));
   const planner::Wanted wanted = options.layout.read();
-  const Choice choice = choice_of(wanted, static_cast<int>(problem.cluster.devices()));
+  const Choice choice = planner::choice_of(wanted, static_cast<int>(problem.cluster.devices()));
   const Status legal = planner::check_choice(problem, choice, wanted.allow_slow_tp);
   if (!legal) refuse_layout(legal.failure());
   const Estimate estimate = planner::Evaluator(problem).estimate(choice);

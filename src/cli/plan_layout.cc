@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/divisors.h"
 #include "cli/plan_commands.h"
 #include "cli/plan_values.h"
 #include "plan/layout.h"

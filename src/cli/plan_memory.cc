@@ -219,7 +219,7 @@ Question read_question(Options& options, Env& env) {
   } else if (!options.run.devices.empty()) {
     refuse("--devices", options.run.devices, "says nothing without --cluster", "give both");
   }
-  const Choice choice = choice_of(wanted, given ? static_cast<int>(given->devices()) : 1);
+  const Choice choice = planner::choice_of(wanted, given ? static_cast<int>(given->devices()) : 1);
   const double memory = device_memory(options);
   // The degrees before anything is counted with them.
   const Status degrees =

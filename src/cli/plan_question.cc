@@ -303,22 +303,6 @@ planner::Wanted parse_wanted(const std::string& flag, const std::string& text) {
   return wanted;
 }
 
-planner::Choice choice_of(const planner::Wanted& wanted, int world) {
-  planner::Choice choice{.tp = wanted.tp.value_or(1), .pp = wanted.pp.value_or(1)};
-  const std::int64_t replica = std::int64_t{choice.tp} * choice.pp;
-  choice.dp = wanted.dp.value_or(static_cast<int>(std::max<std::int64_t>(1, world / replica)));
-  choice.interleave = wanted.interleave.value_or(1);
-  choice.micro_batch = wanted.micro_batch.value_or(1);
-  choice.schedule = wanted.schedule.value_or(choice.interleave > 1 ? plan::ScheduleKind::kInterleaved
-                                                                   : plan::ScheduleKind::kOneFOneB);
-  choice.zero = wanted.zero.value_or(0);
-  choice.recompute = wanted.recompute.value_or(model::Recompute::kNone);
-  choice.order = wanted.order.value_or(plan::AxisOrder::kTpPpDp);
-  choice.sequence_parallel = wanted.sequence_parallel.value_or(false);
-  choice.reduce = plan::default_reduce(choice.zero);
-  return choice;
-}
-
 Failure with_flags(Failure failure) {
   if (failure.option == "layout.sequence_parallel") {
     failure.value = failure.value == "true" ? "on" : "off";

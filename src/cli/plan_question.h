@@ -54,8 +54,6 @@ struct LayoutFlags {
 };
 // "tp=16,pp=4": the same names.
 planner::Wanted parse_wanted(const std::string& flag, const std::string& text);
-// The layout of the given values, 1 (or none) where not given; dp from the world where not given.
-planner::Choice choice_of(const planner::Wanted& wanted, int world);
 
 // A layout's refusal under the names of the flags.
 Failure with_flags(Failure failure);

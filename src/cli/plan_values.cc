@@ -80,22 +80,6 @@ int whole_number(const std::string& flag, const std::string& text, const std::st
   return static_cast<int>(*parsed);
 }
 
-std::vector<int> divisors(int n) {
-  std::vector<int> result;
-  for (int d = 1; d <= n; ++d) {
-    if (n % d == 0) result.push_back(d);
-  }
-  return result;
-}
-
-std::string nearest_of(const std::vector<int>& legal, int asked) {
-  const auto above = std::lower_bound(legal.begin(), legal.end(), asked);
-  std::string text;
-  if (above != legal.begin()) text = fmt::format("{}", *(above - 1));
-  if (above != legal.end()) text += fmt::format("{}{}", text.empty() ? "" : ", ", *above);
-  return text;
-}
-
 std::string percent(double fraction, int decimals) { return fmt::format("{:.{}f} %", 100 * fraction, decimals); }
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }

@@ -24,11 +24,6 @@ int whole_number(const std::string& flag, const std::string& text, const std::st
 [[noreturn]] void refuse(const std::string& flag, const std::string& value, const std::string& rule,
                          const std::string& nearest);
 
-// The divisors of `n`, ascending.
-std::vector<int> divisors(int n);
-// Of `legal` (ascending), the nearest below and above `asked`, as a refusal lists them.
-std::string nearest_of(const std::vector<int>& legal, int asked);
-
 std::string percent(double fraction, int decimals);  // "42.9 %"
 Json finite_or_null(double value);                   // JSON has no infinity
 

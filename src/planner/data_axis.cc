@@ -38,6 +38,13 @@ std::int64_t stage_stride(const Choice& choice) {
   return choice.order == plan::AxisOrder::kTpPpDp ? choice.tp : static_cast<std::int64_t>(choice.tp) * choice.dp;
 }
 
+// Backwards of the stages before: the time by which a stage is done earlier than the first.
+double backwards_before(const PipelineCosts& costs, std::size_t stage) {
+  double sum = 0;
+  for (std::size_t s = 0; s < stage; ++s) sum += costs.stages[s].backward_input + costs.stages[s].backward_weight;
+  return sum;
+}
+
 MicroBatchExchange exchange_behind(const Problem& problem, const AxisLines& lines, const Choice& choice,
                                    const UnitElements& elements, const StageShape& shape, double forward,
                                    double backward) {
@@ -136,16 +143,9 @@ void add_exchanges(const Problem& problem, const AxisLines& lines, const Choice&
 EndOfStep end_of_step(const Problem& problem, const AxisLines& lines, const Choice& choice,
                       const UnitElements& elements, const StagePlan& plan, const PipelineCosts& costs) {
   EndOfStep worst;
-  double before = 0;  // backwards of the stages before: the time by which this stage is done earlier than the first
-  int next = 0;
   for (int s : plan.extremes) {
     const auto index = static_cast<std::size_t>(s);
-    if (choice.interleave == 1) {
-      for (before = 0, next = 0; next < s; ++next) {
-        const StageTimes& t = costs.stages[static_cast<std::size_t>(next)];
-        before += t.backward_input + t.backward_weight;
-      }
-    }
+    const double before = choice.interleave == 1 ? backwards_before(costs, index) : 0.0;
     const StageTimes& times = costs.stages[index];
     const double count = real(stage_elements(elements, plan.stages[index], choice));
     EndOfStep end;

@@ -151,7 +151,7 @@ void Evaluator::pipeline_costs(const Choice& choice, const LayerCosts& layers, c
   } else {
     stage_costs(choice, layers, plan, lines, costs);
   }
-  const int m = static_cast<int>(problem_.global_batch / (choice.micro_batch * choice.dp));
+  const int m = static_cast<int>(micro_batches(choice));
   costs.time = pipeline_time(choice.schedule, m, costs.stages, costs.first_chunk);
 }
 
@@ -195,7 +195,7 @@ double Evaluator::step_time(const Choice& choice, const LayerCosts& layers, cons
 
 MemoryEstimate Evaluator::memory_of(const Choice& choice, const LayerCosts& layers, const StagePlan& plan,
                                     int stage) const {
-  const std::int64_t m = problem_.global_batch / (choice.micro_batch * choice.dp);
+  const std::int64_t m = micro_batches(choice);
   const StateChoice state{.zero = choice.zero,
                           .reduce_each_micro_batch = choice.reduce == plan::ReduceWhen::kMicrobatch,
                           .dp = choice.dp,
@@ -226,7 +226,7 @@ Evaluator::Pieces Evaluator::pieces_of(const Choice& choice) {
 }
 
 double Evaluator::simulated(const Choice& choice, const Pieces& pieces) const {
-  const int m = static_cast<int>(problem_.global_batch / (choice.micro_batch * choice.dp));
+  const int m = static_cast<int>(micro_batches(choice));
   const double time = simulated_pipeline_time(choice.schedule, choice.pp, choice.interleave, m,
                                               chunk_times(choice, pieces.layers, pieces.plan, pieces.lines));
   // The closed form is a bound, also of a long step that is only partly simulated.
@@ -248,7 +248,7 @@ double Evaluator::simulate(const Choice& choice) {
 Estimate Evaluator::estimate(const Choice& choice) {
   Pieces pieces = pieces_of(choice);
   Estimate estimate{.choice = choice, .parts = {}, .memory = {}};
-  estimate.micro_batches = problem_.global_batch / (choice.micro_batch * choice.dp);
+  estimate.micro_batches = micro_batches(choice);
   estimate.closed_form_s = step_time(choice, pieces.layers, pieces.plan, pieces.lines, pieces.costs);
   pieces.costs.time = simulated(choice, pieces);
   estimate.step_s = step_time(choice, pieces.layers, pieces.plan, pieces.lines, pieces.costs);

@@ -71,6 +71,9 @@ class Evaluator {
   double simulate(const Choice& choice);
 
  private:
+  std::int64_t micro_batches(const Choice& choice) const {
+    return problem_.global_batch / (choice.micro_batch * choice.dp);
+  }
   struct Pieces {
     const LayerCosts& layers;
     const StagePlan& plan;

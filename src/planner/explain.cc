@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/divisors.h"
 #include "planner/state_memory.h"
 
 namespace trireme::planner {
@@ -12,14 +13,6 @@ namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 std::string gigabytes(double bytes) { return format_bytes({static_cast<std::int64_t>(bytes)}); }
-
-// The nearest below and above of ascending legal values.
-std::string nearest_of(const std::vector<int>& legal, int value) {
-  const auto above = std::ranges::upper_bound(legal, value);
-  std::string text = above == legal.begin() ? "" : fmt::format("{}", *std::prev(above));
-  if (above != legal.end()) text += fmt::format("{}{}", text.empty() ? "" : ", ", *above);
-  return text;
-}
 
 // Neighbours of a layout that keep its number of ranks.
 class Steps {
@@ -152,7 +145,8 @@ std::vector<Change> neighbours(Evaluator& evaluator, const Choice& choice, doubl
   std::vector<Change> changes;
   for (auto& [what, to] : Steps(choice).all()) {
     if (!check_choice(evaluator.problem(), to, allow_slow_tp).ok()) continue;
-    const Screened screened{evaluator.simulate(to), evaluator.screen(to).memory};
+    const Estimate estimate = evaluator.estimate(to);
+    const Screened screened{estimate.step_s, estimate.worst().total()};
     changes.push_back({std::move(what), to, screened, screened.memory - memory});
   }
   std::ranges::stable_sort(changes, {}, [](const Change& change) { return change.screened.time; });
@@ -249,14 +243,10 @@ WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wante
   }
   const std::int64_t devices = problem.cluster.devices();
   if (wanted.dp && devices % *wanted.dp != 0) {
-    std::vector<int> legal;
-    for (int dp = 1; dp <= devices; ++dp) {
-      if (devices % dp == 0) legal.push_back(dp);
-    }
     answer.illegal = Failure{.option = "layout.dp",
                              .value = fmt::format("{}", *wanted.dp),
                              .rule = fmt::format("must divide the devices ({})", format_exact(devices)),
-                             .nearest = nearest_of(legal, *wanted.dp)};
+                             .nearest = nearest_of(divisors(static_cast<int>(devices)), *wanted.dp)};
     return answer;
   }
   if (wanted.interleave && !wanted.pp && 2 * std::int64_t{*wanted.interleave} > problem.config.layers) {
@@ -268,14 +258,8 @@ WhyNot why_not(const Problem& problem, const SearchOptions& options, const Wante
                 .nearest = fmt::format("{}", std::max<std::int64_t>(1, problem.config.layers / 2))};
     return answer;
   }
-  Choice choice;
+  Choice choice = choice_of(wanted, static_cast<int>(devices));
   complete_degrees(problem, wanted, options.wanted.allow_slow_tp, choice);
-  choice.micro_batch = wanted.micro_batch.value_or(1);
-  choice.interleave = wanted.interleave.value_or(1);
-  choice.schedule = wanted.schedule.value_or(choice.interleave > 1 ? plan::ScheduleKind::kInterleaved
-                                                                   : plan::ScheduleKind::kOneFOneB);
-  choice.zero = wanted.zero.value_or(0);
-  choice.sequence_parallel = wanted.sequence_parallel.value_or(false);
   const Status legal = check_choice(problem, choice, options.wanted.allow_slow_tp);
   answer.illegal = legal.ok() ? not_searched(problem, wanted, choice) : legal.failure();
   return answer;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/divisors.h"
 #include "planner/bounded_best.h"
 
 namespace trireme::planner {
@@ -24,17 +25,6 @@ constexpr std::int64_t kMostToShow = 200;  // simulated beyond the proof of the 
 // Chunks a stage that are searched, and chunks in all: beyond lie no models, and the search would not end in seconds.
 constexpr int kMostInterleave = 64;
 constexpr int kMostChunks = 1024;
-
-std::vector<std::int64_t> divisors(std::int64_t n) {
-  std::vector<std::int64_t> all;
-  for (std::int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    all.push_back(d);
-    if (d != n / d) all.push_back(n / d);
-  }
-  std::ranges::sort(all);
-  return all;
-}
 
 template <class T>
 bool open(const std::optional<T>& wanted, T value) {
@@ -87,7 +77,6 @@ class Search {
   }
 
   bool any_fits() const { return fitting_ > 0; }
-  NearMiss smallest() const { return miss(smallest_); }
   NearMiss fastest() const { return miss(front_.points().front()); }
 
   void finish(SearchResult& result, Env& clock) {
@@ -295,6 +284,22 @@ std::vector<int> worlds_of(const Problem& problem, Objective objective) {
 
 }  // namespace
 
+Choice choice_of(const Wanted& wanted, int world) {
+  Choice choice{.tp = wanted.tp.value_or(1), .pp = wanted.pp.value_or(1)};
+  const std::int64_t replica = std::int64_t{choice.tp} * choice.pp;
+  choice.dp = wanted.dp.value_or(static_cast<int>(std::max<std::int64_t>(1, world / replica)));
+  choice.interleave = wanted.interleave.value_or(1);
+  choice.micro_batch = wanted.micro_batch.value_or(1);
+  choice.schedule = wanted.schedule.value_or(choice.interleave > 1 ? plan::ScheduleKind::kInterleaved
+                                                                   : plan::ScheduleKind::kOneFOneB);
+  choice.zero = wanted.zero.value_or(0);
+  choice.recompute = wanted.recompute.value_or(model::Recompute::kNone);
+  choice.order = wanted.order.value_or(plan::AxisOrder::kTpPpDp);
+  choice.sequence_parallel = wanted.sequence_parallel.value_or(false);
+  choice.reduce = plan::default_reduce(choice.zero);
+  return choice;
+}
+
 Result<Objective> parse_objective(std::string_view text) {
   for (Objective objective : {Objective::kTime, Objective::kCost, Objective::kHeadroom}) {
     if (objective_name(objective) == text) return objective;
@@ -309,7 +314,7 @@ std::string_view objective_name(Objective objective) {
 std::vector<int> legal_tensor_degrees(const Problem& problem, int world, bool allow_slow_tp) {
   std::vector<int> legal;
   const std::int64_t most = allow_slow_tp ? world : std::min<std::int64_t>(world, problem.cluster.devices_per_host);
-  for (std::int64_t tp : divisors(world)) {
+  for (std::int64_t tp : divisors<std::int64_t>(world)) {
     plan::Layout layout;
     layout.tp = static_cast<int>(tp);
     if (tp <= most && plan::check_layout(problem.config, layout, {.sequence = 1}).ok()) {
@@ -322,7 +327,7 @@ std::vector<int> legal_tensor_degrees(const Problem& problem, int world, bool al
 std::vector<int> legal_pipeline_degrees(const Problem& problem, int world, int tp) {
   std::vector<int> legal;
   if (world % tp != 0) return legal;
-  for (std::int64_t pp : divisors(world / tp)) {
+  for (std::int64_t pp : divisors<std::int64_t>(world / tp)) {
     if (pp <= problem.config.layers) legal.push_back(static_cast<int>(pp));
   }
   return legal;

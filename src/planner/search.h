@@ -29,6 +29,9 @@ struct Wanted {
   bool wide = false;           // also both ways of reducing and several prefetch depths
 };
 
+// The layout of the given values, 1 (or none) where not given; dp from the world where not given.
+Choice choice_of(const Wanted& wanted, int world);
+
 struct SearchOptions {
   Wanted wanted = {};
   Objective objective = Objective::kTime;

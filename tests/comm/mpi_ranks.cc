@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "base/random.h"
 #include "engine/comm/mpi.h"
 #include "engine/comm/reduce.h"
+#include "engine/comm/test_ranks.h"
 
 namespace trireme::comm {
 namespace {
@@ -39,17 +39,6 @@ Launch environment_launch() {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });
-}
-
-GroupName everybody(int ranks, const std::string& axis = "data") {
-  GroupName name{axis, std::vector<int>(static_cast<std::size_t>(ranks))};
-  std::iota(name.ranks.begin(), name.ranks.end(), 0);
-  return name;
-}
-
-template <class T>
-std::byte* bytes_of(std::vector<T>& values) {
-  return reinterpret_cast<std::byte*>(values.data());
 }
 
 // Numbers whose sum depends on its order. Signed zeros and large differences of size are among them.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/comm/counting.h"
+#include "engine/train/layout_curve.h"
 #include "plan/traffic.h"
 #include "support/tiny_run.h"
 
@@ -21,14 +22,13 @@ struct RankReport {
 };
 
 struct WorldCurve {
-  std::vector<std::string> lines;                       // hex losses and norms of each step, the same on every rank
-  std::map<std::string, std::vector<float>> weights;    // by name, whole tensors, put together from the ranks' slices
-  std::map<std::string, std::vector<float>> gradients;  // of the last step, the same
+  std::vector<std::string> lines;                      // hex losses and norms of each step, the same on every rank
+  std::map<std::string, train::TensorValues> tensors;  // after the last step, whole, by name
   std::vector<RankReport> ranks;
 };
 
 // `run.layout.world()` ranks, each with one thread. Ranks that hold the same slice must hold the same bits
-// (InternalError otherwise), and so must all ranks' losses and norms.
+// (Error otherwise), and so must all ranks' losses and norms.
 WorldCurve train_world(const TinyRun& run, int steps);
 
 }  // namespace trireme::testing

@@ -1,6 +1,5 @@
 #include "engine/comm/message_world.h"
 
-#include <numeric>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -12,17 +11,6 @@
 
 namespace trireme::comm {
 namespace {
-
-GroupName everybody(int ranks, const std::string& axis = "data") {
-  GroupName name{axis, std::vector<int>(static_cast<std::size_t>(ranks))};
-  std::iota(name.ranks.begin(), name.ranks.end(), 0);
-  return name;
-}
-
-template <class T>
-std::byte* bytes_of(std::vector<T>& values) {
-  return reinterpret_cast<std::byte*>(values.data());
-}
 
 template <class T>
 std::vector<T> values_of(int rank, std::int64_t count, int salt = 0) {

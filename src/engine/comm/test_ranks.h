@@ -1,14 +1,16 @@
 #pragma once
 
-// Runs one function on a thread for each rank: for tests.
+// What tests of communicators share: one function on a thread for each rank, groups, data.
 
 #include <exception>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "engine/comm/communicator.h"
 
 namespace trireme::comm {
 
@@ -36,6 +38,18 @@ inline std::vector<RankOutcome> run_ranks(int ranks, const std::function<void(in
   }
   for (std::thread& thread : threads) thread.join();
   return outcomes;
+}
+
+// All ranks of a world.
+inline GroupName everybody(int ranks, const std::string& axis = "data") {
+  GroupName name{axis, std::vector<int>(static_cast<std::size_t>(ranks))};
+  std::iota(name.ranks.begin(), name.ranks.end(), 0);
+  return name;
+}
+
+template <class T>
+std::byte* bytes_of(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
 }
 
 }  // namespace trireme::comm

@@ -1,5 +1,4 @@
 #include <atomic>
-#include <numeric>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -12,12 +11,6 @@ namespace {
 
 constexpr Seconds kShort{0.5};  // enough for two threads to start
 constexpr Seconds kLong{60};
-
-GroupName everybody(int ranks, const std::string& axis = "data") {
-  GroupName name{axis, std::vector<int>(static_cast<std::size_t>(ranks))};
-  std::iota(name.ranks.begin(), name.ranks.end(), 0);
-  return name;
-}
 
 std::unique_ptr<Request> all_reduce(Communicator& communicator, std::vector<float>& values) {
   return communicator.all_reduce({}, reinterpret_cast<std::byte*>(values.data()),

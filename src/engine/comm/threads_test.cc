@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -14,17 +13,6 @@ namespace trireme::comm {
 namespace {
 
 constexpr Seconds kDeadline{20};
-
-GroupName everybody(int ranks, const std::string& axis = "data") {
-  GroupName name{axis, std::vector<int>(static_cast<std::size_t>(ranks))};
-  std::iota(name.ranks.begin(), name.ranks.end(), 0);
-  return name;
-}
-
-template <class T>
-std::byte* bytes_of(std::vector<T>& values) {
-  return reinterpret_cast<std::byte*>(values.data());
-}
 
 // Numbers whose sum depends on its order.
 template <class T>

@@ -214,8 +214,7 @@ void Executor::add_losses() {
 }
 
 void Executor::gradient_norm() {
-  for (const std::unique_ptr<comm::Request>& reduction : reductions_) reduction->wait();
-  reductions_.clear();
+  wait_for_reductions();
   gradients_.check_complete();
   nn::Workspace& workspace = state_.workspace();
   const nn::Workspace::Scope scope(workspace);
@@ -247,21 +246,19 @@ void Executor::gradient_norm() {
 }
 
 void Executor::update(const Instruction& instruction) {
-  for (int index = 0; index < state_.shard_unit_count(); ++index) {
-    const plan::ShardUnit& shard = state_.shard_unit(index);
-    if (shard.unit != instruction.unit || shard.tied_head != instruction.tied_head) continue;
-    for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
-      const TensorRef ref{index, tensor};
-      const int parameter = shard.tensors[static_cast<std::size_t>(tensor)].parameter;
-      optim::adamw_update(context_.kernels(),
-                          {.config = inputs_.optimizer,
-                           .learning_rate = inputs_.learning_rate,
-                           .step = inputs_.step,
-                           .gradient_scale = result_.clip_factor},
-                          run_.table.parameters[static_cast<std::size_t>(parameter)].decay,
-                          kernels::flattened(state_.weight(ref)), kernels::flattened(state_.gradient(ref)),
-                          kernels::flattened(state_.first_moment(ref)), kernels::flattened(state_.second_moment(ref)));
-    }
+  const int index = shard_of(instruction);
+  const plan::ShardUnit& shard = state_.shard_unit(index);
+  for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
+    const TensorRef ref{index, tensor};
+    const int parameter = shard.tensors[static_cast<std::size_t>(tensor)].parameter;
+    optim::adamw_update(context_.kernels(),
+                        {.config = inputs_.optimizer,
+                         .learning_rate = inputs_.learning_rate,
+                         .step = inputs_.step,
+                         .gradient_scale = result_.clip_factor},
+                        run_.table.parameters[static_cast<std::size_t>(parameter)].decay,
+                        kernels::flattened(state_.weight(ref)), kernels::flattened(state_.gradient(ref)),
+                        kernels::flattened(state_.first_moment(ref)), kernels::flattened(state_.second_moment(ref)));
   }
 }
 

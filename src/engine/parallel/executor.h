@@ -76,6 +76,8 @@ class Executor {
   void send(const plan::Instruction& instruction, bool backward);
   void receive(const plan::Instruction& instruction, bool backward);
   int stage_of(int world_rank) const { return plan::coordinates_of(run_.layout, world_rank).pp; }
+  int shard_of(const plan::Instruction& instruction) const;  // index of its shard unit
+  void wait_for_reductions();
   void reduce(const plan::Instruction& instruction);
   void reduce_tensor_partial(const plan::Instruction& instruction);
   void sum_tied(const plan::Instruction& instruction);

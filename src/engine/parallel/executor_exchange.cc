@@ -49,30 +49,37 @@ void Executor::receive(const Instruction& instruction, bool backward) {
       ->wait();
 }
 
-void Executor::reduce(const Instruction& instruction) {
+int Executor::shard_of(const Instruction& instruction) const {
   for (int index = 0; index < state_.shard_unit_count(); ++index) {
     const plan::ShardUnit& shard = state_.shard_unit(index);
-    if (shard.unit != instruction.unit || shard.tied_head != instruction.tied_head) continue;
-    const TensorView flat = state_.flat_gradients(index);
-    reductions_.push_back(context_.data.all_reduce(context_.device.stream(), flat.data, flat.elements(), flat.dtype,
-                                                   comm::Reduction::kSum));
+    if (shard.unit == instruction.unit && shard.tied_head == instruction.tied_head) return index;
   }
+  TRIREME_CHECK(false, "{}: no such shard unit", plan::describe(instruction));
+}
+
+void Executor::wait_for_reductions() {
+  for (const std::unique_ptr<comm::Request>& reduction : reductions_) reduction->wait();
+  reductions_.clear();
+}
+
+void Executor::reduce(const Instruction& instruction) {
+  const TensorView flat = state_.flat_gradients(shard_of(instruction));
+  reductions_.push_back(context_.data.all_reduce(context_.device.stream(), flat.data, flat.elements(), flat.dtype,
+                                                 comm::Reduction::kSum));
 }
 
 void Executor::reduce_tensor_partial(const Instruction& instruction) {
-  for (int index = 0; index < state_.shard_unit_count(); ++index) {
-    const plan::ShardUnit& shard = state_.shard_unit(index);
-    if (shard.unit != instruction.unit || shard.tied_head != instruction.tied_head) continue;
-    for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
-      const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(tensor)];
-      const model::Parameter& parameter = run_.table.parameters[static_cast<std::size_t>(local.parameter)];
-      if (plan::tensor_gradient_state(parameter, run_.layout) != model::AxisState::kPartial) continue;
-      // A split tensor is partial over the neighbours that share its key/value head, any other over all.
-      comm::Communicator& group = parameter.split.split() ? context_.kv_replicas : context_.tensor;
-      TRIREME_CHECK_EQ(group.size(), local.tensor_replicas);
-      const TensorView view = state_.gradient({index, tensor});
-      group.all_reduce(context_.device.stream(), view.data, view.elements(), view.dtype, comm::Reduction::kSum)->wait();
-    }
+  const int index = shard_of(instruction);
+  const plan::ShardUnit& shard = state_.shard_unit(index);
+  for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
+    const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(tensor)];
+    const model::Parameter& parameter = run_.table.parameters[static_cast<std::size_t>(local.parameter)];
+    if (plan::tensor_gradient_state(parameter, run_.layout) != model::AxisState::kPartial) continue;
+    // A split tensor is partial over the neighbours that share its key/value head, any other over all.
+    comm::Communicator& group = parameter.split.split() ? context_.kv_replicas : context_.tensor;
+    TRIREME_CHECK_EQ(group.size(), local.tensor_replicas);
+    const TensorView view = state_.gradient({index, tensor});
+    group.all_reduce(context_.device.stream(), view.data, view.elements(), view.dtype, comm::Reduction::kSum)->wait();
   }
 }
 
@@ -80,8 +87,7 @@ void Executor::reduce_tensor_partial(const Instruction& instruction) {
 void Executor::sum_tied(const Instruction& instruction) {
   const TensorRef head = state_.gradient_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
   const TensorRef embedding = state_.gradient_ref(0, model::Role::kTokenEmbedding);
-  for (const std::unique_ptr<comm::Request>& reduction : reductions_) reduction->wait();
-  reductions_.clear();
+  wait_for_reductions();
   if (instruction.peer < 0) return context_.kernels().add(state_.gradient(embedding), state_.gradient(head));
   if (at_.pp == run_.layout.pp - 1) {
     const TensorView view = state_.gradient(head);

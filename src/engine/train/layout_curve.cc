@@ -29,69 +29,53 @@ void place(std::vector<double>& whole, const model::Parameter& parameter, const 
   });
 }
 
-class Recorder {
- public:
-  Recorder(int ranks, int steps) : by_rank_(static_cast<std::size_t>(ranks)), steps_(static_cast<std::size_t>(steps)) {}
-
-  // By the rank's own thread.
-  void record(int rank, parallel::Rank& from, const parallel::StepResult& result) {
-    RankStep step{.result = result, .slices = {}};
-    parallel::RankState& state = from.executor().state();
-    for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
-      const plan::ShardUnit& shard = state.shard_unit(unit);
-      if (shard.tied_head) continue;  // its gradient is in the embedding's, its weights are a copy
-      for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
-        step.slices.push_back({shard.tensors[static_cast<std::size_t>(t)],
-                               kernels::to_host(from.device(), state.gradient({unit, t})),
-                               kernels::to_host(from.device(), state.weight({unit, t}))});
-      }
-    }
-    by_rank_[static_cast<std::size_t>(rank)].push_back(std::move(step));
-  }
-
-  std::vector<StepValues> whole(const model::ParameterTable& table) const {
-    std::vector<StepValues> all(steps_);
-    for (std::size_t s = 0; s < steps_; ++s) {
-      all[s].loss = by_rank_.front()[s].result.loss;
-      all[s].grad_norm = by_rank_.front()[s].result.grad_norm;
-      for (const std::vector<RankStep>& rank : by_rank_) {
-        for (const Slice& slice : rank[s].slices) {
-          const model::Parameter& parameter = table.parameters[static_cast<std::size_t>(slice.local.parameter)];
-          TensorValues& tensor = all[s].tensors[parameter.name];
-          place(tensor.gradient, parameter, slice.local, slice.gradient, "gradient");
-          place(tensor.weight, parameter, slice.local, slice.weight, "weight");
-        }
-      }
-      for (const std::vector<RankStep>& rank : by_rank_) {
-        if (!same_bits(rank[s].result.loss, all[s].loss) || !same_bits(rank[s].result.grad_norm, all[s].grad_norm)) {
-          throw Error(ExitCode::kCorrupted, "verify", fmt::format("step {}", s + 1),
-                      "two ranks have different losses or norms");
-        }
-      }
-    }
-    return all;
-  }
-
- private:
-  struct Slice {
-    plan::LocalTensor local;
-    std::vector<double> gradient, weight;
-  };
-  struct RankStep {
-    parallel::StepResult result;
-    std::vector<Slice> slices;
-  };
-  std::vector<std::vector<RankStep>> by_rank_;
-  std::size_t steps_;
-};
-
 }  // namespace
+
+LayoutRecorder::LayoutRecorder(int ranks) : by_rank_(static_cast<std::size_t>(ranks)) {}
+
+void LayoutRecorder::record(int rank, parallel::Rank& from, const parallel::StepResult& result) {
+  RankStep step{.result = result, .slices = {}};
+  parallel::RankState& state = from.executor().state();
+  for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
+    const plan::ShardUnit& shard = state.shard_unit(unit);
+    if (shard.tied_head) continue;  // its gradient is in the embedding's, its weights are a copy
+    for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
+      step.slices.push_back({shard.tensors[static_cast<std::size_t>(t)],
+                             kernels::to_host(from.device(), state.gradient({unit, t})),
+                             kernels::to_host(from.device(), state.weight({unit, t}))});
+    }
+  }
+  by_rank_[static_cast<std::size_t>(rank)].push_back(std::move(step));
+}
+
+std::vector<StepValues> LayoutRecorder::whole(const model::ParameterTable& table) const {
+  std::vector<StepValues> all(by_rank_.front().size());
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    all[s].loss = by_rank_.front()[s].result.loss;
+    all[s].grad_norm = by_rank_.front()[s].result.grad_norm;
+    for (const std::vector<RankStep>& rank : by_rank_) {
+      for (const Slice& slice : rank[s].slices) {
+        const model::Parameter& parameter = table.parameters[static_cast<std::size_t>(slice.local.parameter)];
+        TensorValues& tensor = all[s].tensors[parameter.name];
+        place(tensor.gradient, parameter, slice.local, slice.gradient, "gradient");
+        place(tensor.weight, parameter, slice.local, slice.weight, "weight");
+      }
+    }
+    for (const std::vector<RankStep>& rank : by_rank_) {
+      if (!same_bits(rank[s].result.loss, all[s].loss) || !same_bits(rank[s].result.grad_norm, all[s].grad_norm)) {
+        throw Error(ExitCode::kCorrupted, "verify", fmt::format("step {}", s + 1),
+                    "two ranks have different losses or norms");
+      }
+    }
+  }
+  return all;
+}
 
 std::vector<StepValues> run_layout(Env& env, Log& log, const ResolvedRun& run, int steps, const RankHooks& hooks) {
   const data::Sampler tokens = open_training(env, run);
   const int ranks = run.config.layout.world();
   comm::ThreadWorld world(ranks, Seconds{run.config.deadline_s});
-  Recorder recorder(ranks, steps);
+  LayoutRecorder recorder(ranks);
   run_rank_threads(ranks, world, [&](int rank) {
     std::unique_ptr<kernels::Device> device = run.plan.inputs.compute == DType::kF64
                                                   ? kernels::make_reference_device()

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/parallel/executor.h"
+#include "engine/parallel/rank.h"
 #include "engine/train/trainer.h"
 
 namespace trireme::train {
@@ -23,6 +23,29 @@ struct StepValues {
   std::map<std::string, TensorValues> tensors;  // by Hugging Face name
 };
 
+// Puts the ranks' slices of each step together.
+class LayoutRecorder {
+ public:
+  explicit LayoutRecorder(int ranks);
+
+  // A rank's step, by that rank's own thread.
+  void record(int rank, parallel::Rank& from, const parallel::StepResult& result);
+  // All steps, once all ranks have ended. Two ranks that hold different bits of one slice, or of loss or norm:
+  // Error(kCorrupted) names them.
+  std::vector<StepValues> whole(const model::ParameterTable& table) const;
+
+ private:
+  struct Slice {
+    plan::LocalTensor local;
+    std::vector<double> gradient, weight;
+  };
+  struct RankStep {
+    parallel::StepResult result;
+    std::vector<Slice> slices;
+  };
+  std::vector<std::vector<RankStep>> by_rank_;
+};
+
 // Where tests plant faults: called for each rank before it is built, and for each pass of a unit.
 struct RankHooks {
   std::function<void(parallel::RunPlan&)> plan = {};
@@ -30,8 +53,7 @@ struct RankHooks {
   std::function<std::int64_t(int rank, std::int64_t sample)> sample = {};  // which sample a rank reads instead
 };
 
-// `run`'s layout for `steps` steps. Two ranks that hold the same slice must hold the same bits: InternalError names the
-// tensor otherwise. compute: kF32 on the CPU, or kF64 in the plain loops (slow; one rank).
+// `run`'s layout for `steps` steps. compute: kF32 on the CPU, or kF64 in the plain loops (slow; one rank).
 std::vector<StepValues> run_layout(Env& env, Log& log, const ResolvedRun& run, int steps, const RankHooks& hooks = {});
 
 }  // namespace trireme::train

@@ -87,16 +87,14 @@ class Comparison {
   const std::vector<StepValues>& exact_;
 };
 
-ResolvedRun with_layout(Env& env, const ResolvedRun& run, const plan::Layout& layout, DType compute) {
+ResolvedRun with_layout(const ResolvedRun& run, const plan::Layout& layout, DType compute) {
   ResolvedRun other = run;
   other.config.layout = layout;
-  if (layout.world() == 1) other.config.threads = 1;
   plan::RunInputs inputs = run.plan.inputs;
   inputs.compute = compute;
   inputs.evaluation_micro_batches = 0;
   inputs.threads = compute == DType::kF64 ? 1 : inputs.threads;
   other.plan = parallel::make_run_plan(run.plan.table.config, layout, run.config.batch, inputs, 0);
-  static_cast<void>(env);
   return other;
 }
 
@@ -159,8 +157,8 @@ VerifyReport verify(Env& env, Log& log, const ResolvedRun& run, const VerifyOpti
   const plan::Layout& target = run.config.layout;
   VerifyReport report;
   report.bits_promised = promises_bits(options.reference, target);
-  report.reference = run_layout(env, log, with_layout(env, run, options.reference, DType::kF32), options.steps);
-  report.target = run_layout(env, log, with_layout(env, run, target, DType::kF32), options.steps, options.target_hooks);
+  report.reference = run_layout(env, log, with_layout(run, options.reference, DType::kF32), options.steps);
+  report.target = run_layout(env, log, with_layout(run, target, DType::kF32), options.steps, options.target_hooks);
   std::vector<StepValues> exact;
   const auto compare = [&](const std::vector<StepValues>& other) {
     return Comparison(run.plan.table, report.reference, other, exact).all();
@@ -172,7 +170,7 @@ VerifyReport verify(Env& env, Log& log, const ResolvedRun& run, const VerifyOpti
   }
   plan::Layout one;
   one.recompute = options.reference.recompute;
-  exact = run_layout(env, log, with_layout(env, run, one, DType::kF64), options.steps);
+  exact = run_layout(env, log, with_layout(run, one, DType::kF64), options.steps);
   findings = compare(report.target);
   report.worst = worst_of(findings);
   const auto first = std::ranges::find_if(
@@ -187,7 +185,7 @@ VerifyReport verify(Env& env, Log& log, const ResolvedRun& run, const VerifyOpti
     if (!plan::check_layout(run.plan.table.config, layout, run.config.batch).ok()) continue;
     std::vector<StepValues> alone;
     try {
-      alone = run_layout(env, log, with_layout(env, run, layout, DType::kF32), options.steps, options.target_hooks);
+      alone = run_layout(env, log, with_layout(run, layout, DType::kF32), options.steps, options.target_hooks);
     } catch (const Error&) {
       report.axis = axis;  // the fault ends the run by itself
       break;
