@@ -163,7 +163,7 @@ void declare_plan_axes(Command& plan, Env& env) {
   Command& command =
       plan.command("axes", "What each axis of a layout splits and sends, and which one a model asks for");
   options->model.declare(command);
-  options->run.declare(command, true);
+  options->run.declare(command);
   options->layout.declare(command);
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples("  trireme plan axes examples/models/llama-2-70b --cluster a100-80:256 --batch 1024 --tp 8 --pp 4");

@@ -196,6 +196,8 @@ void declare_plan_checkpoint(Command& plan, Env&) {
       "  trireme plan checkpoint --cost 3min --mtbf 50h --plot\n"
       "  trireme plan checkpoint --cost 3min --mtbf 50h --restart 10min --interval 15min,60min,240min,480min");
   command.run([options] {
+    if (options->json && options->plot)
+      refuse("--plot", "", "--json prints one object and no picture", "leave one out");
     const Question question = read(*options);
     if (options->json) {
       fmt::print("{}\n", to_json(question).dump(2));

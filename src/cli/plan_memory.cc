@@ -229,6 +229,9 @@ Question read_question(Options& options, Env& env) {
   const cluster::Cluster cluster = given ? *given : plain_cluster(choice.world(), memory);
   Question question{.problem = options.run.problem(env, config, cluster), .choice = choice, .memory = memory};
   if (memory <= 0 && given) question.memory = static_cast<double>(cluster.device.memory.count);
+  if (!given && wanted.allow_slow_tp) {
+    refuse("--allow-slow-tp", "", "without a cluster there are no hosts to leave", "give --cluster, or leave it out");
+  }
   const Status legal = given ? planner::check_choice(question.problem, choice, wanted.allow_slow_tp)
                              : plan::check_layout(config, choice.layout(), question.problem.batch(choice.micro_batch));
   if (!legal) refuse_layout(legal.failure());
@@ -341,7 +344,7 @@ void declare_plan_memory(Command& plan, Env& env) {
   auto options = std::make_shared<Options>();
   Command& command = plan.command("memory", "Training state by ZeRO stage; with a model, every class of every stage");
   options->model.declare(command);
-  options->run.declare(command, true);
+  options->run.declare(command);
   options->layout.declare(command);
   command.option("params", options->params, "a number of parameters instead of a model: 7B");
   command.option("ranks", options->ranks, "data-parallel ranks that share the state of --params");

@@ -175,11 +175,9 @@ model::Config ModelFlags::read(Env& env) const {
   return parse_sizes(config);
 }
 
-void RunFlags::declare(Command& command, bool with_cluster) {
-  if (with_cluster) {
-    command.option("cluster", cluster, "cluster.toml, or a preset: a100-40, a100-80, h100:2048, ...");
-    command.option("devices", devices, "as many of the cluster's devices (whole hosts)");
-  }
+void RunFlags::declare(Command& command) {
+  command.option("cluster", cluster, "cluster.toml, or a preset: a100-40, a100-80, h100:2048, ...");
+  command.option("devices", devices, "as many of the cluster's devices (whole hosts)");
   command.option("batch", batch, "global batch, in sequences");
   command.option("sequence", sequence, "tokens of a sequence (default: the model's positions, at most 8192)");
   command.option("precision", precision, "bf16 or fp32");
@@ -190,7 +188,10 @@ void RunFlags::declare(Command& command, bool with_cluster) {
 
 DType RunFlags::compute() const {
   if (precision == "bf16") return DType::kBF16;
-  if (precision == "fp32") return DType::kF32;
+  if (precision == "fp32") {
+    if (fp32_gradients) refuse("--fp32-gradients", "", "gradients of an fp32 run are fp32", "leave it out");
+    return DType::kF32;
+  }
   refuse("--precision", precision, "is not known", "bf16, fp32");
 }
 

@@ -30,7 +30,7 @@ struct RunFlags {
   std::string cluster, devices, batch, sequence, precision = "bf16", framework = "trireme", calibration;
   bool fp32_gradients = false;
 
-  void declare(Command& command, bool with_cluster);
+  void declare(Command& command);
   DType compute() const;
   planner::Calibration read_calibration(Env& env) const;
   // The cluster, with --devices where given.

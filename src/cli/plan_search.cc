@@ -220,7 +220,7 @@ ExitCode plan_model(Options& options, Env& env) {
 void declare_plan_search(Command& plan, Env& env) {
   auto options = std::make_shared<Options>();
   options->model.declare(plan);
-  options->run.declare(plan, true);
+  options->run.declare(plan);
   options->layout.declare(plan);
   plan.option("device-memory", options->device_memory, "instead of the cluster's");
   plan.option("rank-by", options->rank_by, "time, cost (device-seconds a step, fewer devices too), headroom");

@@ -83,6 +83,8 @@ constexpr Refusal kLayout[] = {
 INSTANTIATE_TEST_SUITE_P(Layout, Refuses, ::testing::ValuesIn(kLayout));
 
 constexpr Refusal kCheckpoint[] = {
+    {"checkpoint --cost 3min --mtbf 50h --json --plot",
+     "--plot: --json prints one object and no picture; leave one out"},
     {"checkpoint --mtbf 50h", "--cost: is needed; write it like --cost 3min"},
     {"checkpoint --cost 3min", "--mtbf: is needed; write it like --mtbf 50h"},
     {"checkpoint --cost 0s --mtbf 50h", "--cost = 0s: must be more than 0; write it like --cost 3min"},
@@ -113,6 +115,10 @@ constexpr Refusal kFleet[] = {
 INSTANTIATE_TEST_SUITE_P(Fleet, Refuses, ::testing::ValuesIn(kFleet));
 
 constexpr Refusal kMemory[] = {
+    {"memory --params 7B --precision fp32 --fp32-gradients",
+     "--fp32-gradients: gradients of an fp32 run are fp32; leave it out"},
+    {"memory examples/models/llama-3-8b --tp 2 --allow-slow-tp",
+     "--allow-slow-tp: without a cluster there are no hosts to leave; give --cluster, or leave it out"},
     {"memory", "--params: is needed, or a model; write it like --params 7B"},
     {"memory --params 0", "--params = 0: must be between 1 and 1e15; nearest legal: 1"},
     {"memory --params 1e30", "must be between 1 and 1e15; nearest legal: 1e15"},
