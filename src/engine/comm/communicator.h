@@ -11,6 +11,7 @@
 //  * After an error the communicator is dead: every later call throws, saying why.
 //  * Only the owning rank's thread calls it.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,12 +27,16 @@ namespace trireme::comm {
 
 enum class Reduction { kSum, kMax };
 
+using Clock = std::chrono::steady_clock;
+
 // A running operation. Destroying it waits.
 class Request {
  public:
   virtual ~Request() = default;
   virtual bool done() = 0;  // makes progress
   virtual void wait() = 0;
+  // When the last of its data arrived or left; asked for once it is done. It may lie before this rank found out.
+  virtual Clock::time_point completed_at() const = 0;
 };
 
 struct GroupName {

@@ -166,8 +166,10 @@ std::shared_ptr<Transfer> Group::post(int index, int peer, const Call& call) {
   const auto bytes = static_cast<std::size_t>(call.count * dtype_size(call.dtype));
   if (bytes > 0) std::memcpy(sends ? other->call.data : call.data, sends ? call.data : other->call.data, bytes);
   lock.lock();
-  own->state = Transfer::State::kDone;
-  other->state = Transfer::State::kDone;
+  for (Transfer* transfer : {own.get(), other.get()}) {
+    transfer->state = Transfer::State::kDone;
+    transfer->completed_at = Clock::now();
+  }
   changed_.notify_all();
   return own;
 }
@@ -177,6 +179,11 @@ bool Group::done(const Transfer& transfer) {
   if (transfer.state == Transfer::State::kDone) return true;
   check_alive(transfer.call);
   return false;
+}
+
+Clock::time_point Group::completed_at(const Transfer& transfer) {
+  const Lock lock(world_.mutex_);
+  return transfer.completed_at;
 }
 
 void Group::wait(int index, const std::shared_ptr<Transfer>& transfer) {

@@ -47,6 +47,7 @@ struct Transfer {
   Call call;
   int peer = 0;  // index in the group
   enum class State { kPosted, kCopying, kDone } state = State::kPosted;
+  Clock::time_point completed_at = {};
 };
 
 class Group {
@@ -68,6 +69,7 @@ class Group {
   // Messages. post() starts one; wait() ends it, or throws; then the peer will not touch the data any more.
   std::shared_ptr<Transfer> post(int index, int peer, const Call& call);
   bool done(const Transfer& transfer);
+  Clock::time_point completed_at(const Transfer& transfer);
   void wait(int index, const std::shared_ptr<Transfer>& transfer);
 
  private:

@@ -28,6 +28,7 @@ class OperationRequest : public Request {
     return operation_->complete();
   }
   void wait() override { world_->wait(*operation_); }
+  Clock::time_point completed_at() const override { return operation_->completed_at(); }
 
  private:
   std::shared_ptr<MessageWorld> world_;

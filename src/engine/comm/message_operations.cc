@@ -79,6 +79,7 @@ bool RunningOperation::advance() {
   }
   const bool moved = step();
   complete_ = finished();
+  if (complete_) completed_at_ = Clock::now();
   return moved || complete_;
 }
 

@@ -84,6 +84,7 @@ class RunningOperation {
   virtual ~RunningOperation() = default;
 
   bool complete() const { return complete_; }
+  Clock::time_point completed_at() const { return completed_at_; }
   bool advance();  // whether anything has moved
   std::string text() const { return call_.text() + " over " + group_->name.axis; }
   // "waited 500.0 ms; ranks arrived: 0, 2; missing: 1"
@@ -117,6 +118,7 @@ class RunningOperation {
   const std::int64_t sequence_;
   std::shared_ptr<RunningOperation> before_;  // of the same slot; null once it is complete
   bool complete_ = false;
+  Clock::time_point completed_at_ = {};
 };
 
 // The word of each rank to each other, then the parts that the operation is made of.

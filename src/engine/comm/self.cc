@@ -10,6 +10,10 @@ class CompleteRequest : public Request {
  public:
   bool done() override { return true; }
   void wait() override {}
+  Clock::time_point completed_at() const override { return completed_at_; }
+
+ private:
+  const Clock::time_point completed_at_ = Clock::now();
 };
 
 class SelfCommunicator : public Communicator {

@@ -14,6 +14,10 @@ class CompleteRequest : public Request {
  public:
   bool done() override { return true; }
   void wait() override {}
+  Clock::time_point completed_at() const override { return completed_at_; }
+
+ private:
+  const Clock::time_point completed_at_ = Clock::now();
 };
 
 class TransferRequest : public Request {
@@ -34,6 +38,7 @@ class TransferRequest : public Request {
     complete_ = true;  // a wait that throws has taken the message back
     group_->wait(index_, transfer_);
   }
+  Clock::time_point completed_at() const override { return group_->completed_at(*transfer_); }
 
  private:
   std::shared_ptr<World> world_;
