@@ -68,6 +68,11 @@ Status check_degrees(const model::Config&, const Layout& layout, const Batch& ba
   if (layout.zero < 0 || layout.zero > 3) {
     return refuse("layout.zero", layout.zero, "there are ZeRO stages 0 to 3", layout.zero < 0 ? "0" : "3");
   }
+  if (layout.bucket < 0) return refuse("layout.bucket", layout.bucket, "must be at least 0", "0");
+  if (layout.bucket > 0 && layout.reduce == ReduceWhen::kMicrobatch) {
+    return refuse("layout.bucket", layout.bucket,
+                  "layout.reduce = microbatch reduces each shard unit's gradient by itself", "0");
+  }
   constexpr std::int64_t kMostRanks = 1 << 24;
   std::int64_t most = kMostRanks;
   for (const Value& v : {Value{"layout.tp", layout.tp}, {"layout.pp", layout.pp}, {"layout.dp", layout.dp}}) {

@@ -47,6 +47,8 @@ TEST(CheckLayout, RefusesWithOptionRuleAndNearestLegalValues) {
       {"layout.zero", {.zero = -1}, kBatch, "0"},
       {"layout.sequence_parallel", {.sequence_parallel = true}, kBatch, "false"},
       {"layout.prefetch", {.prefetch = 0}, kBatch, "1"},
+      {"layout.bucket", {.bucket = -1}, kBatch, "0"},
+      {"layout.bucket", {.dp = 2, .reduce = ReduceWhen::kMicrobatch, .bucket = 10}, kBatch, "0"},
       {"layout.interleave", {.pp = 2, .interleave = 11, .schedule = ScheduleKind::kInterleaved}, kBatch, "10"},
       {"layout.chunk_layers", {.pp = 2, .chunk_layers = {5, 4}}, kBatch, "5, 5"},
       {"layout.chunk_layers", {.pp = 2, .chunk_layers = {10, 0}}, kBatch, "5, 5"},

@@ -41,6 +41,7 @@ class StaticList {
     check_compute(inputs_);
     const std::vector<ShardUnit> units = shard_units(table_, layout_, rank_);
     for (std::size_t i = 0; i < units.size(); ++i) add_unit(units[i], static_cast<int>(i));
+    add_gradients(units);
     bool embedding = false, head = false;
     for (const ShardUnit& unit : units) {
       embedding = embedding || model::unit_kind(table_.config, unit.unit) == model::UnitKind::kEmbedding;
@@ -66,18 +67,21 @@ class StaticList {
 
   void add_unit(const ShardUnit& unit, int index) {
     const std::int64_t shard = unit.elements / layout_.dp;
-    const bool gradients_sharded = layout_.zero >= 2 && layout_.reduce == ReduceWhen::kMicrobatch;
     if (unit.holds_weights) {
       add(MemoryClass::kWeights, StaticKind::kWeights, index,
           sized(layout_.zero == 3 ? shard : unit.elements, inputs_.compute));
     }
-    add(MemoryClass::kGradients, StaticKind::kGradients, index,
-        sized(gradients_sharded ? shard : unit.elements, gradient_dtype(inputs_)));
     if (!unit.holds_moments) return;
     const Bytes moment = state(layout_.zero >= 1 ? shard : unit.elements);
     if (has_master_weights(inputs_)) add(MemoryClass::kMasterWeights, StaticKind::kMasterWeights, index, moment);
     add(MemoryClass::kMoments, StaticKind::kFirstMoment, index, moment);
     add(MemoryClass::kMoments, StaticKind::kSecondMoment, index, moment);
+  }
+
+  void add_gradients(const std::vector<ShardUnit>& units) {
+    std::int64_t elements = 0;
+    for (const ShardUnit& unit : units) elements += accumulator_elements(unit, layout_);
+    add(MemoryClass::kGradients, StaticKind::kGradients, -1, sized(elements, gradient_dtype(inputs_)));
   }
 
   void add_tokens(bool embedding, bool head) {
@@ -133,6 +137,11 @@ DType gradient_dtype(const RunInputs& inputs) {
 }
 DType state_dtype(const RunInputs& inputs) { return inputs.compute == DType::kF64 ? DType::kF64 : DType::kF32; }
 bool has_master_weights(const RunInputs& inputs) { return inputs.compute == DType::kBF16; }
+
+std::int64_t accumulator_elements(const ShardUnit& unit, const Layout& layout) {
+  const bool sharded = layout.zero >= 2 && layout.reduce == ReduceWhen::kMicrobatch;
+  return sharded ? unit.elements / layout.dp : unit.elements;
+}
 
 std::string_view static_kind_name(StaticKind kind) {
   for (const StaticKindName& known : kStaticKinds) {

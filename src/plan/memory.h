@@ -27,11 +27,12 @@ DType gradient_dtype(const RunInputs& inputs);  // accumulators, buckets and the
 DType state_dtype(const RunInputs& inputs);     // moments, statistics, logits, scratch
 bool has_master_weights(const RunInputs& inputs);
 
-// Buffers that live through the whole run, in the order in which the engine allocates them. Flat buffers are of one
-// shard unit each; sizes are as asked for, the ledger rounds.
+// Buffers that live through the whole run, in the order in which the engine allocates them. Those with a shard unit are
+// of it alone, flat; sizes are as asked for, the ledger rounds.
 enum class StaticKind {
   kWeights,        // of a shard unit, flat (ZeRO 3: this rank's shard)
-  kGradients,      // accumulator of a shard unit, flat (sharded where ZeRO >= 2 reduces each micro-batch)
+  kGradients,      // accumulators of all shard units, one after the other (sharded where ZeRO >= 2 reduces each
+                   // micro-batch), so that buckets are contiguous
   kMasterWeights,  // of the part that this rank updates; none in fp32 and float64
   kFirstMoment,
   kSecondMoment,
@@ -45,6 +46,8 @@ enum class StaticKind {
   kWorkspace,  // workspace_bytes()
 };
 std::string_view static_kind_name(StaticKind kind);
+// Of a shard unit's part of kGradients: a multiple of kScalarBlock.
+std::int64_t accumulator_elements(const ShardUnit& unit, const Layout& layout);
 struct StaticBuffer {
   MemoryClass memory_class = MemoryClass::kWeights;
   StaticKind kind = StaticKind::kWeights;

@@ -43,6 +43,7 @@ std::string describe(const Instruction& instruction) {
   if (instruction.op == Op::kAllocate || instruction.op == Op::kFree) {
     text += fmt::format(", group {}", static_cast<int>(instruction.group));
   }
+  if (instruction.bucket >= 0) text += fmt::format(", bucket {}", instruction.bucket);
   if (instruction.peer >= 0) text += fmt::format(", peer {}", instruction.peer);
   return text;
 }

@@ -10,6 +10,7 @@
 
 #include "model/activations.h"
 #include "model/parameters.h"
+#include "plan/buckets.h"
 #include "plan/layout.h"
 #include "plan/schedule.h"
 #include "plan/slices.h"
@@ -42,8 +43,8 @@ enum class Op {
   kBackwardWeight,
   kEvaluateLoss,  // head: losses alone (evaluation program)
   // Gradients of a shard unit. kOpenGradient allocates a full buffer for one micro-batch's gradient where the
-  // accumulator is sharded or sums ranks each micro-batch; kReduce sums over the data axis (reduce-scatter to owners,
-  // plus all-gather where every rank keeps the whole: ZeRO 0); kCloseGradient frees the buffer.
+  // accumulator is sharded or sums ranks each micro-batch; kReduce sums a bucket over the data axis (reduce-scatter to
+  // owners, plus all-gather where every rank keeps the whole: ZeRO 0); kCloseGradient frees the buffer.
   kOpenGradient,
   kReduce,
   kCloseGradient,
@@ -67,6 +68,7 @@ struct Instruction {
   model::ActivationGroup group = model::ActivationGroup::kInput;  // kAllocate, kFree
   bool backward = false;  // kAllocateBoundary, kFreeBoundary: the gradient's buffer
   int peer = -1;          // world rank at the other end
+  int bucket = -1;        // kReduce: index into RankProgram::buckets; `unit` is the one that completes it
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 std::string describe(const Instruction& instruction);
@@ -75,6 +77,7 @@ struct RankProgram {
   std::vector<Instruction> instructions;
   std::vector<Chunk> chunks;           // of this rank's stage, by chunk number
   std::vector<ShardUnit> shard_units;  // of this rank
+  std::vector<Bucket> buckets;         // of their gradients
 };
 
 // The whole step of one rank. check_layout must have passed (CHECK).

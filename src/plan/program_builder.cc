@@ -19,6 +19,8 @@ ProgramBuilder::ProgramBuilder(const model::ParameterTable& table, const Layout&
     if (chunk.stage == at_.pp) program_.chunks.push_back(chunk);
   }
   program_.shard_units = shard_units(table, layout, rank);
+  program_.buckets = gradient_buckets(program_.shard_units, layout);
+  complete_.resize(program_.buckets.size());
   for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
     for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
       has_group_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::group_of(entry, layout.recompute))] =
@@ -218,11 +220,23 @@ bool ProgramBuilder::has_partial(const ShardUnit& shard) const {
 void ProgramBuilder::close_gradients(const Chunk& chunk, int unit, int micro_batch) {
   const bool each_micro_batch = gradient_buffers();
   if (!each_micro_batch && micro_batch != micro_batches_ - 1) return;
-  for (const ShardUnit& shard : program_.shard_units) {
+  for (std::size_t i = 0; i < program_.shard_units.size(); ++i) {
+    const ShardUnit& shard = program_.shard_units[i];
     if (shard.unit != unit) continue;
     if (has_partial(shard)) emit(Op::kReduceTensorPartial, chunk, unit, micro_batch, shard.tied_head);
-    if (layout_.dp > 1) emit(Op::kReduce, chunk, unit, micro_batch, shard.tied_head);
+    if (layout_.dp > 1) reduce_if_complete(chunk, micro_batch, static_cast<int>(i));
     if (each_micro_batch) emit(Op::kCloseGradient, chunk, unit, micro_batch, shard.tied_head);
+  }
+}
+
+void ProgramBuilder::reduce_if_complete(const Chunk& chunk, int micro_batch, int shard) {
+  for (std::size_t b = 0; b < program_.buckets.size(); ++b) {
+    const Bucket& bucket = program_.buckets[b];
+    if (shard < bucket.first || shard >= bucket.end || ++complete_[b] < bucket.end - bucket.first) continue;
+    complete_[b] = 0;
+    const ShardUnit& last = program_.shard_units[static_cast<std::size_t>(shard)];
+    emit(Op::kReduce, chunk, last.unit, micro_batch, last.tied_head);
+    program_.instructions.back().bucket = static_cast<int>(b);
   }
 }
 

@@ -46,6 +46,7 @@ class ProgramBuilder {
   void open_gradients(const Chunk& chunk, int unit, int micro_batch);
   void close_gradients(const Chunk& chunk, int unit, int micro_batch);
   bool has_partial(const ShardUnit& shard) const;
+  void reduce_if_complete(const Chunk& chunk, int micro_batch, int shard);
 
   model::UnitKind kind(int unit) const { return model::unit_kind(table_.config, unit); }
   bool first_of_model(const Chunk& chunk) const { return chunk.first_unit == 0; }
@@ -62,6 +63,7 @@ class ProgramBuilder {
   std::array<std::array<bool, model::kActivationGroupCount>, 3> has_group_{};
   std::size_t gathered_to_ = 0;  // of the pass at hand
   std::map<ShardKey, int> users_;
+  std::vector<int> complete_;  // by bucket: shard units whose gradients are
   RankProgram program_;
 };
 

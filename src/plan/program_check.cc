@@ -113,6 +113,7 @@ class Checker {
 
   std::string work(const Instruction& i) {
     const int m = i.micro_batch;
+    if (i.op == Op::kReduce) return reduce(i);
     ++done_[{i.op, i.unit, m, i.tied_head}];
     switch (i.op) {
       case Op::kForward:
@@ -147,8 +148,6 @@ class Checker {
           return "a buffer is missing";
         }
         return gradient_there(i.unit, m);
-      case Op::kReduce:
-        return gradient_there(i.unit, m, i.tied_head);
       case Op::kSumTied:
         return i.peer < 0 || program_.chunks.front().first_unit > 0 || buffers_.count({'b', 0, -1, true}) > 0
                    ? ""
@@ -156,6 +155,17 @@ class Checker {
       default:
         return "";
     }
+  }
+
+  std::string reduce(const Instruction& i) {
+    if (i.bucket < 0 || i.bucket >= static_cast<int>(program_.buckets.size())) return "there is no such bucket";
+    const Bucket& bucket = program_.buckets[static_cast<std::size_t>(i.bucket)];
+    for (int s = bucket.first; s < bucket.end; ++s) {
+      const ShardUnit& shard = program_.shard_units[static_cast<std::size_t>(s)];
+      ++done_[{i.op, shard.unit, i.micro_batch, shard.tied_head}];
+      if (std::string fault = gradient_there(shard.unit, i.micro_batch, shard.tied_head); !fault.empty()) return fault;
+    }
+    return "";
   }
 
   bool drops(int unit) const {

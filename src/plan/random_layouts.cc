@@ -66,6 +66,7 @@ RandomLayout random_layout(Dice& dice) {
   r.batch.micro_batch = dice.upto(3);
   r.batch.sequence = 8 * dice.upto(4);
   r.batch.global_batch = r.batch.micro_batch * r.layout.dp * dice.upto(9);
+  if (r.layout.reduce == ReduceWhen::kStep) r.layout.bucket = dice.one_of({0, 5000, 100'000});
   return r;
 }
 

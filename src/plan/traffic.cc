@@ -72,8 +72,7 @@ class Walk {
       case Op::kGatherUpdated:
         return over(Axis::kData, Collective::kAllGather, shard(i).elements, element_);
       case Op::kReduce:
-        return over(Axis::kData, layout_.zero == 0 ? Collective::kAllReduce : Collective::kReduceScatter,
-                    shard(i).elements, gradient_element_);
+        return reduce(program_.buckets[static_cast<std::size_t>(i.bucket)]);
       case Op::kReduceTensorPartial:
         return partial(shard(i));
       case Op::kSumTied:
@@ -85,6 +84,15 @@ class Walk {
         return scalar(Axis::kPipeline, layout_.pp > 1);
       default:
         if (layout_.tp > 1) tensor(i);
+    }
+  }
+
+  // A bucket's all-reduce; or of each of its units a reduce-scatter to the owners of its shards.
+  void reduce(const Bucket& bucket) {
+    if (layout_.zero == 0) return over(Axis::kData, Collective::kAllReduce, bucket.elements, gradient_element_);
+    for (int s = bucket.first; s < bucket.end; ++s) {
+      over(Axis::kData, Collective::kReduceScatter, program_.shard_units[static_cast<std::size_t>(s)].elements,
+           gradient_element_);
     }
   }
 

@@ -63,9 +63,10 @@ void Executor::wait_for_reductions() {
 }
 
 void Executor::reduce(const Instruction& instruction) {
-  const TensorView flat = state_.flat_gradients(shard_of(instruction));
+  const TensorView flat = state_.bucket_gradients(run_.step.buckets[static_cast<std::size_t>(instruction.bucket)]);
   reductions_.push_back(context_.data.all_reduce(context_.device.stream(), flat.data, flat.elements(), flat.dtype,
                                                  comm::Reduction::kSum));
+  if (!run_.layout.overlap) wait_for_reductions();
 }
 
 void Executor::reduce_tensor_partial(const Instruction& instruction) {

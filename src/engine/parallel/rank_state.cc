@@ -31,6 +31,11 @@ std::vector<double> rotary_table(const model::Config& config, std::int64_t seque
 
 RankState::RankState(nn::RankContext& context, const RunPlan& run) : context_(context), run_(run) {
   units_.resize(run.step.shard_units.size());
+  std::int64_t begin = 0;
+  for (int index = 0; index < shard_unit_count(); ++index) {
+    units_[static_cast<std::size_t>(index)].gradients_begin = begin;
+    begin += plan::accumulator_elements(shard_unit(index), run.layout);
+  }
   allocate();
   carve_workspace();
 
@@ -60,7 +65,7 @@ Buffer& RankState::slot(StaticKind kind, int shard_unit) {
     case StaticKind::kWeights:
       return units_[static_cast<std::size_t>(shard_unit)].weights;
     case StaticKind::kGradients:
-      return units_[static_cast<std::size_t>(shard_unit)].gradients;
+      return gradients_;
     case StaticKind::kFirstMoment:
       return units_[static_cast<std::size_t>(shard_unit)].first_moment;
     case StaticKind::kSecondMoment:
@@ -94,7 +99,7 @@ void RankState::allocate() {
                   dtype_name(run_.inputs.compute));
     Buffer& buffer = slot(wanted.kind, wanted.shard_unit);
     buffer = context_.arena.allocate(wanted.memory_class, plan::static_kind_name(wanted.kind), wanted.bytes);
-    if (!buffer.empty() && wanted.shard_unit >= 0) {
+    if (!buffer.empty() && (wanted.shard_unit >= 0 || wanted.kind == StaticKind::kGradients)) {
       // Padding inside flat buffers is part of what is reduced and updated, so it starts as zero.
       const std::int64_t elements = wanted.bytes.count / dtype_size(dtype());
       context_.kernels().fill(kernels::make_view(buffer.data(), dtype(), 1, elements), 0.0);
@@ -120,29 +125,29 @@ void RankState::carve_workspace() {
   workspace_ = nn::Workspace(start + table_bytes.count, workspace_buffer_.bytes() - table_bytes);
 }
 
-TensorView RankState::local_view(const Buffer& buffer, TensorRef ref) const {
+TensorView RankState::local_view(const Buffer& buffer, std::int64_t elements, TensorRef ref) const {
   TRIREME_CHECK(!buffer.empty(), "shard unit {} has no such buffer", ref.shard_unit);
   const plan::LocalTensor& local = shard_unit(ref.shard_unit).tensors[static_cast<std::size_t>(ref.tensor)];
   const bool matrix = local.shape.size() > 1;
-  return kernels::make_view(buffer.data() + local.offset * dtype_size(dtype()), dtype(), matrix ? local.shape[0] : 1,
-                            matrix ? local.shape[1] : local.shape[0]);
+  return kernels::make_view(buffer.data() + (elements + local.offset) * dtype_size(dtype()), dtype(),
+                            matrix ? local.shape[0] : 1, matrix ? local.shape[1] : local.shape[0]);
 }
 
 TensorView RankState::weight(TensorRef ref) {
-  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, ref);
+  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, 0, ref);
 }
 TensorView RankState::gradient(TensorRef ref) {
-  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].gradients, ref);
+  return local_view(gradients_, units_[static_cast<std::size_t>(ref.shard_unit)].gradients_begin, ref);
 }
-TensorView RankState::flat_gradients(int index) {
-  const Buffer& buffer = units_[static_cast<std::size_t>(index)].gradients;
-  return kernels::make_view(buffer.data(), dtype(), 1, buffer.bytes().count / dtype_size(dtype()));
+TensorView RankState::bucket_gradients(const plan::Bucket& bucket) {
+  const std::int64_t begin = units_[static_cast<std::size_t>(bucket.first)].gradients_begin;
+  return kernels::make_view(gradients_.data() + begin * dtype_size(dtype()), dtype(), 1, bucket.elements);
 }
 TensorView RankState::first_moment(TensorRef ref) {
-  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].first_moment, ref);
+  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].first_moment, 0, ref);
 }
 TensorView RankState::second_moment(TensorRef ref) {
-  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].second_moment, ref);
+  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].second_moment, 0, ref);
 }
 
 TensorRef RankState::weight_ref(int unit, model::Role role) const {

@@ -28,8 +28,8 @@ class RankState {
   // Views of a local tensor: two dimensions, a vector as one row.
   kernels::TensorView weight(TensorRef ref);
   kernels::TensorView gradient(TensorRef ref);
-  // A shard unit's whole accumulator, padding included, as one row: what a reduction over the data axis moves.
-  kernels::TensorView flat_gradients(int shard_unit);
+  // The accumulators of a bucket, padding included, as one row: what a reduction over the data axis moves.
+  kernels::TensorView bucket_gradients(const plan::Bucket& bucket);
   kernels::TensorView first_moment(TensorRef ref);
   kernels::TensorView second_moment(TensorRef ref);
 
@@ -52,20 +52,22 @@ class RankState {
  private:
   struct UnitBuffers {
     kernels::Buffer weights;
-    kernels::Buffer gradients;
+    std::int64_t gradients_begin = 0;  // elements, into gradients_
     kernels::Buffer first_moment;
     kernels::Buffer second_moment;
   };
   kernels::Buffer& slot(plan::StaticKind kind, int shard_unit);
   void allocate();
   void carve_workspace();
-  kernels::TensorView local_view(const kernels::Buffer& buffer, TensorRef ref) const;
+  // Of the shard unit's flat buffer that begins at `elements` of `buffer`.
+  kernels::TensorView local_view(const kernels::Buffer& buffer, std::int64_t elements, TensorRef ref) const;
   kernels::TensorView zeroed(const kernels::Buffer& buffer);
   std::span<const std::int32_t> tokens(const kernels::Buffer& buffer, int micro_batch) const;
 
   nn::RankContext& context_;
   const RunPlan& run_;
   std::vector<UnitBuffers> units_;
+  kernels::Buffer gradients_;  // of all shard units, one after the other
   kernels::Buffer master_weights_;
   kernels::Buffer inputs_, targets_, evaluation_inputs_, evaluation_targets_;
   kernels::Buffer logits_, row_terms_, losses_, workspace_buffer_;

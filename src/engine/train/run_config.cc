@@ -213,6 +213,11 @@ std::vector<RunKey> layout_keys() {
           plan::axis_order_name),
       flag_key("layout.sequence_parallel", "cut norms and residuals over the tensor ranks",
                [](RunConfig& c) -> bool& { return c.layout.sequence_parallel; }),
+      integer_key<std::int64_t>(
+          "layout.bucket", "gradients that replicas reduce together, at least; 0: each layer's by themselves",
+          [](RunConfig& c) -> std::int64_t& { return c.layout.bucket; }, 0),
+      flag_key("layout.overlap", "reduce gradients while backward goes on",
+               [](RunConfig& c) -> bool& { return c.layout.overlap; }),
       degree("layout.prefetch", "units gathered ahead (ZeRO 3)",
              [](RunConfig& c) -> int& { return c.layout.prefetch; }),
   };
