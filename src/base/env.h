@@ -86,6 +86,9 @@ class Env {
   virtual Bytes available_memory() = 0;
   virtual std::int64_t process_id() = 0;
   virtual int core_count() = 0;
+  // Of the machine that this process runs on: $TRIREME_HOST where it is set (machines whose names do not tell them
+  // apart), else the system's.
+  virtual std::string host_name() = 0;
   virtual bool stderr_is_terminal() = 0;
 
   // Writes a whole file so that a reader sees the old content or the new, never a part: temporary, fsync,

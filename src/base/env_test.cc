@@ -199,6 +199,7 @@ TEST_F(PosixEnvTest, ResidentMemoryGrowsWithWhatIsTouched) {
 TEST_F(PosixEnvTest, ProcessFigures) {
   EXPECT_GT(env_.process_id(), 0);
   EXPECT_GE(env_.core_count(), 1);
+  EXPECT_FALSE(env_.host_name().empty());
 }
 
 TEST(Paths, JoinAndSplit) {

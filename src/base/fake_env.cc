@@ -273,6 +273,7 @@ std::unique_ptr<FileLock> FakeEnv::try_lock(const std::string& path) {
 }
 
 int FakeEnv::core_count() { return kCores; }
+std::string FakeEnv::host_name() { return "host"; }
 
 void FakeEnv::count_operation(std::string_view operation, const std::string& path) {
   ++operations_;

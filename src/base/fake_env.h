@@ -60,6 +60,7 @@ class FakeEnv : public Env {
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   std::int64_t process_id() override;
   int core_count() override;
+  std::string host_name() override;
   bool stderr_is_terminal() override { return false; }
 
  private:

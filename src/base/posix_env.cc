@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <system_error>
@@ -355,6 +357,11 @@ class PosixEnv : public Env {
 
   bool stderr_is_terminal() override { return ::isatty(STDERR_FILENO) == 1; }
 
+  std::string host_name() override {
+    if (const char* given = std::getenv("TRIREME_HOST"); given != nullptr && *given != '\0') return given;
+    std::array<char, 256> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+  }
   int core_count() override {  // those that this process may run on, not those of the machine
     cpu_set_t cores;
     CPU_ZERO(&cores);

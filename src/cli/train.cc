@@ -4,6 +4,7 @@
 
 #include "base/stop_signals.h"
 #include "cli/commands.h"
+#include "cli/launch.h"
 #include "engine/train/trainer.h"
 #include "report/ledger_table.h"
 
@@ -15,18 +16,22 @@ struct Options {
   std::string out;
   bool dry_run = false;
   bool overwrite = false;
+  bool allow_slow_tp = false;
   bool json = false;
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
 Json outcome_json(const train::TrainOutcome& outcome) {
+  Json ranks = Json::array();
+  for (const train::RankReport& rank : outcome.ranks) ranks.push_back(to_json(rank));
   Json json = Json::object({{"steps", outcome.steps_done},
                             {"interrupted", outcome.interrupted},
                             {"out", outcome.out},
                             {"gemm_flops_per_s", outcome.gemm_flops_per_s},
                             {"resident_bytes", outcome.resident.count},
                             {"predicted", report::ledger_json(outcome.predicted)},
-                            {"counted", report::ledger_json(outcome.counted)}});
+                            {"counted", report::ledger_json(outcome.counted)},
+                            {"ranks", ranks}});
   if (outcome.last) json["last"] = telemetry::to_json(*outcome.last);
   if (outcome.validation_loss) json["validation_loss"] = *outcome.validation_loss;
   return json;
@@ -59,26 +64,34 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
   return ExitCode::kDone;
 }
 
-ExitCode run_train(Env& env, Options options) {
+ExitCode run_train(Env& env, const comm::Launch& launch, Options options) {
   if (options.out.rfind("--", 0) == 0) {
     throw Error(Failure{.option = "--out", .value = options.out, .rule = "needs a directory", .nearest = ""});
   }
   if (!options.out.empty()) options.settings.emplace_back("out.directory", options.out);
+  if (options.allow_slow_tp) options.settings.emplace_back("layout.allow_slow_tp", "true");
   if (options.overwrite) options.settings.emplace_back("out.overwrite", "true");
   const train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
-  const train::ResolvedRun run = train::resolve_run(env, config);
+  if (Status status = check_launch(launch, config.layout); !status) throw Error(status.failure());
+  const int ranks_here = launch.launcher == "none" ? 0 : launch.ranks_here;
+  const train::ResolvedRun run = train::resolve_run(env, config, {.ranks_here = ranks_here});
   if (options.dry_run) {
-    train::check_run(env, run);
+    train::check_dry_run(env, run);
     return dry_run(run, options.json);
   }
 
   const std::unique_ptr<Log> log = make_stderr_log();
   // A log that cannot be written must not end a run: what fputs says is passed over.
   const auto put = [](const std::string& text) { std::fputs(text.c_str(), stderr); };
-  put(train::describe_run(run));
-  catch_stop_signals("\nstopping after this step, with the model saved; a second signal ends at once\n");
-  const train::TrainOutcome outcome = train::train(
-      env, *log, run, {.stop_requested = stop_requested, .put = put, .terminal = env.stderr_is_terminal()});
+  const std::unique_ptr<train::RunWorld> world = make_run_world(launch, env, config);
+  const bool leads = world->leads();
+  if (leads) put(train::describe_run(run));
+  catch_stop_signals(leads ? "\nstopping after this step, with the model saved; a second signal ends at once\n" : "");
+  const train::TrainHooks hooks{.stop_requested = stop_requested,
+                                .put = leads ? std::function(put) : [](const std::string&) {},
+                                .terminal = leads && env.stderr_is_terminal()};
+  const train::TrainOutcome outcome = train::train(env, *log, run, *world, hooks);
+  if (!leads) return ExitCode::kDone;
   if (options.json) {
     fmt::print("{}\n", outcome_json(outcome).dump(2));
   } else {
@@ -95,6 +108,7 @@ void declare_train(Command& root, Env& env) {
   command.positional("run", options->file, "run.toml", true);
   command.option("out", options->out, "run directory (out.directory)");
   command.flag("dry-run", options->dry_run, "print the resolved run, the ledger and the batch equation, and stop");
+  command.flag("allow-slow-tp", options->allow_slow_tp, "tensor-parallel ranks may be on different hosts");
   command.flag("overwrite", options->overwrite, "write into a run directory that exists");
   command.flag("json", options->json, "one JSON object on standard output");
   command.settings(options->settings);
@@ -107,7 +121,15 @@ void declare_train(Command& root, Env& env) {
       "  trireme train run.toml --dry-run --train.micro_batch 8\n"
       "  trireme train run.toml --train.steps 50 --layout.recompute full --overwrite\n\n" +
       keys);
-  command.run([options, &env] { return run_train(env, *options); });
+  command.run([options, &env] {
+    const comm::Launch launch = current_launch();
+    try {
+      return run_train(env, launch, *options);
+    } catch (const Error& error) {
+      let_the_cause_end_first(launch, env, error.code());
+      throw;
+    }
+  });
 }
 
 }  // namespace trireme::cli

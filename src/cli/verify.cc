@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/launch.h"
 
 namespace trireme::cli {
 namespace {
@@ -109,9 +110,10 @@ ExitCode run_verify(Env& env, Options options) {
                         .rule = "must be between 1 and 1000",
                         .nearest = "2"});
   }
+  if (Status status = check_alone(current_launch(), "verify"); !status) throw Error(status.failure());
   train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
   config.validation_tokens = "";
-  const train::ResolvedRun run = train::resolve_run(env, config, options.layers);
+  const train::ResolvedRun run = train::resolve_run(env, config, {.layers = options.layers});
   const plan::Layout reference = reference_layout(options.against, run.config.layout);
   const std::unique_ptr<Log> log = make_stderr_log();
   const VerifyReport report =

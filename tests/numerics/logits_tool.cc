@@ -31,9 +31,10 @@ int main(int argc, char** argv) {
       out->write(std::as_bytes(std::span(narrow)));
     });
     out->close();
-    if (argc > 5)
-      train::export_model(env, std::vector<train::RankWeights>{{rank.plan(), rank.device(), rank.executor().state()}},
-                          argv[5]);
+    if (argc > 5) {
+      train::Control alone(0, 1, nullptr);
+      train::export_model(env, {rank.plan(), rank.device(), rank.executor().state()}, alone, argv[5]);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

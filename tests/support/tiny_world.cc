@@ -1,6 +1,6 @@
 #include "support/tiny_world.h"
 
-#include "engine/train/rank_threads.h"
+#include "engine/train/run_world.h"
 #include "engine/train/weights.h"
 #include "support/tiny_tokens.h"
 
@@ -9,13 +9,13 @@ namespace {
 
 class RankRun {
  public:
-  RankRun(const TinyRun& run, int rank_number, comm::ThreadWorld& world)
+  RankRun(const TinyRun& run, int rank_number, const comm::CommunicatorFactory& factory)
       : run_(run),
         rank_(
             env_, log_, kernels::make_cpu_device(1),
             parallel::make_run_plan(run.config, run.layout, run.batch,
                                     {.threads = 1, .compute = run.compute, .evaluation_micro_batches = 0}, rank_number),
-            {.seed = run.seed, .poison = run.poison}, world) {
+            {.seed = run.seed, .poison = run.poison}, factory) {
     train::initialise_weights(rank_.device(), rank_.plan(), run.seed, rank_.executor().state());
   }
 
@@ -57,12 +57,12 @@ class RankRun {
 
 WorldCurve train_world(const TinyRun& run, int steps) {
   const int size = run.layout.world();
-  comm::ThreadWorld world(size, Seconds{60});
+  const std::unique_ptr<train::RunWorld> world = train::make_thread_run_world(size, Seconds{60});
   train::LayoutRecorder recorder(size);
   WorldCurve curve;
   curve.ranks.resize(static_cast<std::size_t>(size));
-  train::run_rank_threads(size, world, [&](int rank) {
-    curve.ranks[static_cast<std::size_t>(rank)] = RankRun(run, rank, world).train(steps, recorder);
+  train::run_ranks(*world, [&](int rank) {
+    curve.ranks[static_cast<std::size_t>(rank)] = RankRun(run, rank, world->factory(rank)).train(steps, recorder);
   });
   const std::vector<train::StepValues> whole = recorder.whole(model::make_parameter_table(run.config));
   for (const train::StepValues& step : whole) {

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -68,6 +69,10 @@ class Communicator {
   // Moves running operations on; called between layers.
   virtual void progress() = 0;
 };
+
+// Makes a rank's member of a group. All ranks of the group ask for it, and two ranks for the groups that they share in
+// the same order.
+using CommunicatorFactory = std::function<std::unique_ptr<Communicator>(const GroupName& name)>;
 
 // The share of rank `index` of `size` in `count` elements.
 struct Share {

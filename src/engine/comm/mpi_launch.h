@@ -11,6 +11,8 @@ namespace trireme::comm {
 struct Launch {
   std::string launcher;  // "mpirun", "srun", "mpiexec"; "none": this process is alone
   int ranks = 1;         // that it says it has started
+  int ranks_here = 1;    // of them on this host, as far as it says; else all
+  int rank = 0;          // of this process
 };
 
 // The value of an environment variable, if it is set.

@@ -35,5 +35,27 @@ TEST(Launch, NamesTheLauncher) {
   }
 }
 
+TEST(Launch, SaysWhichRankThisIs) {
+  EXPECT_EQ(launch_with({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_RANK", "7"}}).rank, 7);
+  EXPECT_EQ(launch_with({{"PMI_SIZE", "8"}, {"PMI_RANK", "3"}}).rank, 3);
+  EXPECT_EQ(launch_with({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}}).rank, 5);
+  EXPECT_EQ(launch_with({}).rank, 0);
+}
+
+TEST(Launch, SaysHowManyRanksShareThisHost) {
+  EXPECT_EQ(launch_with({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}).ranks_here, 2);
+  EXPECT_EQ(launch_with({{"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}}).ranks_here, 4);
+  EXPECT_EQ(launch_with({{"PMI_SIZE", "8"}}).ranks_here, 8);
+  for (const auto& [list, most] : {std::pair("4(x2),3", 4), {"1,3,2(x5)", 3}, {"2", 2}, {"", 8}, {",", 8}}) {
+    EXPECT_EQ(launch_with({{"SLURM_STEP_ID", "0"},
+                           {"SLURM_PROCID", "1"},
+                           {"SLURM_STEP_NUM_TASKS", "8"},
+                           {"SLURM_STEP_TASKS_PER_NODE", list}})
+                  .ranks_here,
+              most)
+        << list;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::comm

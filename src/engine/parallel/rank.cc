@@ -2,22 +2,13 @@
 
 namespace trireme::parallel {
 
-Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options)
-    : Rank(env, log, std::move(device), std::move(plan), options, nullptr) {}
-
 Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
-           comm::ThreadWorld& world)
-    : Rank(env, log, std::move(device), std::move(plan), options, &world) {}
-
-Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
-           comm::ThreadWorld* world)
+           const comm::CommunicatorFactory& factory)
     : plan_(std::move(plan)),
       predicted_(predicted_ledger(plan_)),
       device_(std::move(device)),
       arena_(*device_, {.booked = predicted_, .limit = options.memory_limit, .poison = options.poison}),
-      communicators_(world == nullptr
-                         ? make_self_communicators()
-                         : make_thread_communicators(*world, plan_.table.config, plan_.layout, plan_.rank, traffic_)),
+      communicators_(make_communicators(factory, plan_.table.config, plan_.layout, plan_.rank, traffic_)),
       context_{.env = env,
                .log = log,
                .device = *device_,
@@ -28,7 +19,6 @@ Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan 
                .kv_replicas = *communicators_.kv_replicas,
                .seed = options.seed,
                .threads = plan_.inputs.threads} {
-  TRIREME_CHECK(world != nullptr || plan_.layout.world() == 1, "one rank of {} needs a world", plan_.layout.world());
   TRIREME_CHECK_EQ(device_->kernels().threads(), plan_.inputs.threads);
   executor_ = std::make_unique<Executor>(context_, plan_);
 }

@@ -18,11 +18,10 @@ struct RankOptions {
 
 class Rank {
  public:
-  // A run of one rank: plan.layout.world() must be 1. The arena refuses anything that the plan did not predict.
-  Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options);
-  // A rank of `world`. Constructed, used and destroyed by its own thread.
+  // Constructed, used and destroyed by its own thread. `factory` may be null in a run of one rank. The arena refuses
+  // anything that the plan did not predict.
   Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
-       comm::ThreadWorld& world);
+       const comm::CommunicatorFactory& factory = nullptr);
 
   const RunPlan& plan() const { return plan_; }
   const Ledger& predicted() const { return predicted_; }
@@ -32,9 +31,6 @@ class Rank {
   Executor& executor() { return *executor_; }
 
  private:
-  Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
-       comm::ThreadWorld* world);
-
   RunPlan plan_;
   Ledger predicted_;
   std::unique_ptr<kernels::Device> device_;

@@ -2,12 +2,12 @@
 
 namespace trireme::parallel {
 
-RankCommunicators make_thread_communicators(comm::ThreadWorld& world, const model::Config& config,
-                                            const plan::Layout& layout, int rank, comm::TrafficCounters& counters) {
+RankCommunicators make_communicators(const comm::CommunicatorFactory& factory, const model::Config& config,
+                                     const plan::Layout& layout, int rank, comm::TrafficCounters& counters) {
   const auto make = [&](plan::Axis axis, std::vector<int> ranks) {
     const comm::GroupName name{std::string(plan::axis_name(axis)), std::move(ranks)};
     if (name.ranks.size() == 1) return comm::make_self_communicator(name.axis, rank);
-    return comm::make_counting_communicator(world.make_communicator(name, rank), counters);
+    return comm::make_counting_communicator(factory(name), counters);
   };
   RankCommunicators made;
   made.tensor = make(plan::Axis::kTensor, plan::process_group_of(layout, plan::Axis::kTensor, rank));
@@ -15,13 +15,6 @@ RankCommunicators make_thread_communicators(comm::ThreadWorld& world, const mode
   made.data = make(plan::Axis::kData, plan::process_group_of(layout, plan::Axis::kData, rank));
   made.kv_replicas = make(plan::Axis::kTensor, plan::kv_replica_group_of(config, layout, rank));
   return made;
-}
-
-RankCommunicators make_self_communicators() {
-  return {.tensor = comm::make_self_communicator("tensor", 0),
-          .pipeline = comm::make_self_communicator("pipeline", 0),
-          .data = comm::make_self_communicator("data", 0),
-          .kv_replicas = comm::make_self_communicator("tensor", 0)};
 }
 
 }  // namespace trireme::parallel

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "engine/comm/counting.h"
-#include "engine/comm/threads.h"
 #include "model/config.h"
 #include "plan/layout.h"
 
@@ -19,11 +18,8 @@ struct RankCommunicators {
       kv_replicas;  // tensor ranks that hold the same key/value heads; of the tensor axis
 };
 
-// Groups of one wherever a degree is 1; the others as threads of `world`, which all ranks ask for once. `counters`
-// outlive them.
-RankCommunicators make_thread_communicators(comm::ThreadWorld& world, const model::Config& config,
-                                            const plan::Layout& layout, int rank, comm::TrafficCounters& counters);
-// Of a run of one rank.
-RankCommunicators make_self_communicators();
+// Groups of one wherever a degree is 1; the others from `factory`. `counters` outlive them.
+RankCommunicators make_communicators(const comm::CommunicatorFactory& factory, const model::Config& config,
+                                     const plan::Layout& layout, int rank, comm::TrafficCounters& counters);
 
 }  // namespace trireme::parallel

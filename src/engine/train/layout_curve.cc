@@ -3,9 +3,9 @@
 #include <bit>
 #include <cmath>
 
-#include "engine/train/rank_threads.h"
 #include "engine/train/rank_trainer.h"
 #include "engine/train/run_checks.h"
+#include "engine/train/run_world.h"
 
 namespace trireme::train {
 namespace {
@@ -74,13 +74,13 @@ std::vector<StepValues> LayoutRecorder::whole(const model::ParameterTable& table
 std::vector<StepValues> run_layout(Env& env, Log& log, const ResolvedRun& run, int steps, const RankHooks& hooks) {
   const data::Sampler tokens = open_training(env, run);
   const int ranks = run.config.layout.world();
-  comm::ThreadWorld world(ranks, Seconds{run.config.deadline_s});
+  const std::unique_ptr<RunWorld> world = make_thread_run_world(ranks, Seconds{run.config.deadline_s});
   LayoutRecorder recorder(ranks);
-  run_rank_threads(ranks, world, [&](int rank) {
+  run_ranks(*world, [&](int rank) {
     std::unique_ptr<kernels::Device> device = run.plan.inputs.compute == DType::kF64
                                                   ? kernels::make_reference_device()
                                                   : kernels::make_cpu_device(run.plan.inputs.threads);
-    RankTrainer trainer(env, log, run, rank, std::move(device), ranks == 1 ? nullptr : &world, tokens, nullptr, hooks);
+    RankTrainer trainer(env, log, run, rank, std::move(device), world->factory(rank), tokens, nullptr, hooks);
     for (int step = 1; step <= steps; ++step) {
       const parallel::StepResult result = trainer.step(step);
       recorder.record(rank, trainer.rank(), result);

@@ -5,8 +5,8 @@
 namespace trireme::train {
 
 RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
-                         comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation,
-                         const RankHooks& hooks)
+                         const comm::CommunicatorFactory& factory, const data::Sampler& tokens,
+                         const data::Sampler* validation, const RankHooks& hooks)
     : run_(run), tokens_(tokens), validation_(validation), dp_index_(plan::coordinates_of(run.config.layout, rank).dp) {
   parallel::RunPlan plan = rank == 0 ? run.plan
                                      : parallel::make_run_plan(run.plan.table.config, run.config.layout,
@@ -16,9 +16,7 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
     sample_hook_ = [hook = hooks.sample, rank](std::int64_t sample) { return hook(rank, sample); };
   }
   const parallel::RankOptions options{.seed = run.config.seed};
-  rank_ = world == nullptr
-              ? std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options)
-              : std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, *world);
+  rank_ = std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, factory);
   if (hooks.executor) hooks.executor(rank, rank_->executor());
   if (run.config.model_weights.empty()) {
     initialise_weights(rank_->device(), rank_->plan(), run.config.seed, rank_->executor().state());
@@ -38,9 +36,13 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
     for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));
     rank_->executor().load_micro_batch(static_cast<int>(m), inputs_, targets_, samples);
   }
-  return rank_->executor().step({.step = step,
-                                 .learning_rate = optim::learning_rate_at(run_.config.learning_rate, step - 1),
-                                 .optimizer = run_.config.optimizer});
+  rank_->traffic().reset();
+  const parallel::StepResult result =
+      rank_->executor().step({.step = step,
+                              .learning_rate = optim::learning_rate_at(run_.config.learning_rate, step - 1),
+                              .optimizer = run_.config.optimizer});
+  last_traffic_ = rank_->traffic().counts();
+  return result;
 }
 
 ExactSum RankTrainer::validate(std::int64_t round) {

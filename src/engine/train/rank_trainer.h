@@ -11,16 +11,18 @@ namespace trireme::train {
 
 class RankTrainer {
  public:
-  // `tokens` and `validation` (may be null) are shared by all ranks of the process and outlive it. `world`: null for a
-  // run of one rank.
+  // `tokens` and `validation` (may be null) are shared by all ranks of the process and outlive it. `factory`: may be null in
+  // a run of one rank.
   RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
-              comm::ThreadWorld* world, const data::Sampler& tokens, const data::Sampler* validation,
+              const comm::CommunicatorFactory& factory, const data::Sampler& tokens, const data::Sampler* validation,
               const RankHooks& hooks = {});
 
   parallel::Rank& rank() { return *rank_; }
 
   // Step `step` (from 1) on this rank's samples.
   parallel::StepResult step(std::int64_t step);
+  // What the rank sent in its last step.
+  const std::vector<comm::TrafficCount>& last_traffic() const { return last_traffic_; }
   // Sum of the losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
   ExactSum validate(std::int64_t round);
 
@@ -32,6 +34,7 @@ class RankTrainer {
   int dp_index_;
   std::function<std::int64_t(std::int64_t)> sample_hook_;  // tests
   std::vector<std::int32_t> inputs_, targets_;
+  std::vector<comm::TrafficCount> last_traffic_;
 };
 
 }  // namespace trireme::train

@@ -128,9 +128,9 @@ std::unique_ptr<FileLock> open_directory(Env& env, const RunConfig& config) {
   return lock;
 }
 
-void check_memory(Env& env, const ResolvedRun& run) {
+void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks) {
   Bytes needed;
-  for (int rank = 0; rank < run.config.layout.world(); ++rank) {
+  for (int rank : ranks) {
     needed +=
         plan::predict_memory(run.plan.table, run.config.layout, run.config.batch, run.plan.inputs, rank).peak_sum();
   }

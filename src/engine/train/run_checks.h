@@ -18,7 +18,7 @@ void check_directory(Env& env, const RunConfig& config);
 // Claims it, removes what an earlier run left, and keeps the resolved run.
 std::unique_ptr<FileLock> open_directory(Env& env, const RunConfig& config);
 
-// The host has less memory left than all ranks of the run need.
-void check_memory(Env& env, const ResolvedRun& run);
+// The host has less memory left than `ranks`, those that it runs, need.
+void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks);
 
 }  // namespace trireme::train

@@ -147,6 +147,9 @@ std::vector<RunKey> train_keys() {
       number_key(
           "train.deadline", "seconds that a rank waits for another before the run ends with code 86",
           [](RunConfig& c) -> double& { return c.deadline_s; }, 0.001, 1e6),
+      number_key(
+          "train.start_deadline", "the same for the start and the first step",
+          [](RunConfig& c) -> double& { return c.start_deadline_s; }, 0.001, 1e6),
   };
 }
 
@@ -218,6 +221,8 @@ std::vector<RunKey> layout_keys() {
           [](RunConfig& c) -> std::int64_t& { return c.layout.bucket; }, 0),
       flag_key("layout.overlap", "reduce gradients while backward goes on",
                [](RunConfig& c) -> bool& { return c.layout.overlap; }),
+      flag_key("layout.allow_slow_tp", "tensor-parallel ranks may be on different hosts",
+               [](RunConfig& c) -> bool& { return c.allow_slow_tp; }),
       degree("layout.prefetch", "units gathered ahead (ZeRO 3)",
              [](RunConfig& c) -> int& { return c.layout.prefetch; }),
   };

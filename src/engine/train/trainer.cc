@@ -1,13 +1,16 @@
 #include "engine/train/trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
+#include "engine/train/control.h"
 #include "engine/train/peak.h"
+#include "engine/train/placement.h"
 #include "engine/train/progress.h"
-#include "engine/train/rank_threads.h"
 #include "engine/train/rank_trainer.h"
 #include "engine/train/run_checks.h"
 #include "engine/train/weights.h"
@@ -33,88 +36,120 @@ Status check_engine(const plan::Layout& layout) {
   return ok_status();
 }
 
+// The part of a run that this process has: one rank or, with threads, all of them.
 class Run {
  public:
-  Run(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks)
+  Run(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks)
       : env_(env),
         log_(log),
         run_(run),
         hooks_(hooks),
+        world_(world),
         tokens_(open_training(env, run)),
-        world_(run.config.layout.world(), Seconds{run.config.deadline_s}),
-        gate_(Seconds{run.config.deadline_s}),
         progress_(hooks.terminal, run.config.steps, run.config.log_interval, hooks.put) {
     if (!run.config.validation_tokens.empty()) validation_ = open_validation(env, run);
-    ranks_.resize(static_cast<std::size_t>(ranks()));
   }
 
   TrainOutcome train() {
-    measure();
-    run_rank_threads(ranks(), world_, [&](int rank) {
-      try {
-        rank == 0 ? lead() : follow(rank);
-      } catch (...) {
-        gate_.give_up();
-        throw;
-      }
-    });
+    world_.set_deadline(Seconds{run_.config.start_deadline_s});
+    run_ranks(world_, [&](int rank) { one_rank(rank); });
+    world_.shut_down();
     return outcome_;
   }
 
  private:
-  int ranks() const { return run_.config.layout.world(); }
+  int ranks() const { return world_.ranks(); }
 
+  void one_rank(int number) {
+    Control control(number, ranks(), world_.factory(number));
+    place(control);
+    if (control.leads()) {
+      check_directory(env_, run_.config);
+      measure();
+    }
+    control.decide(0);  // nobody takes memory for a run that the leader refuses
+    RankTrainer rank(env_, log_, run_, number, kernels::make_cpu_device(run_.plan.inputs.threads),
+                     world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr);
+    control.leads() ? lead(rank, control) : follow(rank, control);
+  }
+
+  // Where the ranks are, known to all of them, and what that forbids.
+  void place(Control& control) {
+    const std::vector<std::string> hosts = control.share(env_.host_name());
+    if (control.leads()) log_.info("{}; {}", world_.text(), describe_hosts(hosts));
+    if (Status status = check_placement(run_.config.layout, hosts, run_.config.allow_slow_tp); !status) {
+      throw Error(status.failure());
+    }
+    std::vector<int> neighbours;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (hosts[static_cast<std::size_t>(rank)] == env_.host_name()) neighbours.push_back(rank);
+    }
+    if (neighbours.front() == control.rank()) check_memory(env_, run_, neighbours);
+    ranks_here_ = static_cast<int>(neighbours.size());
+  }
+
+  // The rate that MFU is of: what all ranks of the leader's host reach together, for as many hosts as there are.
   void measure() {
     const int threads = run_.plan.inputs.threads;
-    const int all = std::min(env_.core_count(), threads * ranks());
+    const int all = std::min(env_.core_count(), threads * ranks_here_);
     const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device(std::max(1, all));
-    outcome_.gemm_flops_per_s = measure_gemm_rate(env_, *device);
+    outcome_.gemm_flops_per_s = measure_gemm_rate(env_, *device) * ranks() / ranks_here_;
     log_.info("{} rank{} x {} compute thread{}, measured GEMM rate {}", ranks(), ranks() == 1 ? "" : "s", threads,
               threads == 1 ? "" : "s", format_flops_rate(outcome_.gemm_flops_per_s));
   }
 
-  RankTrainer& make_rank(int rank) {
-    std::unique_ptr<RankTrainer>& trainer = ranks_[static_cast<std::size_t>(rank)];
-    trainer =
-        std::make_unique<RankTrainer>(env_, log_, run_, rank, kernels::make_cpu_device(run_.plan.inputs.threads),
-                                      ranks() == 1 ? nullptr : &world_, tokens_, validation_ ? &*validation_ : nullptr);
-    return *trainer;
-  }
+  enum Word : std::int64_t { kEnd, kStep };
 
   // Rank 0: steps, metrics, the decision to go on, the model at the end.
-  void lead() {
-    RankTrainer& rank = make_rank(0);
+  void lead(RankTrainer& rank, Control& control) {
     if (!run_.config.model_weights.empty()) log_.info("weights from {}", run_.config.model_weights);
     const std::unique_ptr<FileLock> lock = open_directory(env_, run_.config);
     telemetry::MetricsWriter metrics(env_, join_path(run_.config.out, "metrics.jsonl"));
     for (std::int64_t step = 1; step <= run_.config.steps; ++step) {
-      gate_.announce(step);
+      control.decide(kStep);
       const telemetry::StepRecord record = one_step(rank, step);
       metrics.write(record);
       progress_.step(record);
       outcome_.last = record;
       outcome_.steps_done = step;
+      if (step == 1) world_.set_deadline(Seconds{run_.config.deadline_s});
       if (stop_asked()) {
         outcome_.interrupted = step < run_.config.steps;
         break;
       }
     }
+    control.decide(kEnd);
     progress_.finish();
     metrics.close();
-    gate_.await_others(ranks() - 1);
-    finish(rank);
-    gate_.end();
+    outcome_.predicted = rank.rank().predicted();
+    outcome_.counted = rank.rank().counted();
+    outcome_.resident = env_.resident_memory().anonymous;
+    outcome_.out = run_.config.out;
+    finish(rank, control);
   }
 
-  // The others. They stay until the leader has taken their weights.
-  void follow(int number) {
-    RankTrainer& rank = make_rank(number);
-    for (std::int64_t step = 1; gate_.await(step); ++step) {
+  void follow(RankTrainer& rank, Control& control) {
+    for (std::int64_t step = 1; control.decide(kEnd) == kStep; ++step) {
       rank.step(step);
+      if (step == 1) world_.set_deadline(Seconds{run_.config.deadline_s});
       if (!validation_due(step)) continue;
       for (std::int64_t i = 0; i < run_.config.validation_micro_batches; ++i) rank.validate(i);
     }
-    ranks_[static_cast<std::size_t>(number)].reset();
+    finish(rank, control);
+  }
+
+  // Every rank's prediction is compared with what it counted; then the model.
+  void finish(RankTrainer& rank, Control& control) {
+    const std::string own = to_json(make_rank_report(rank.rank(), rank.last_traffic(), env_)).dump();
+    for (const std::string& text : control.gather(own)) {
+      const RankReport report = rank_report_from_json(parse_json(text, "a rank's report").or_throw());
+      for (const std::string& fault : {report.ledger_fault, report.traffic_fault}) {
+        if (!fault.empty()) log_.warning("rank {} is not what the plan predicted: {}", report.rank, fault);
+      }
+      outcome_.ranks.push_back(report);
+    }
+    export_model(env_, {rank.rank().plan(), rank.rank().device(), rank.rank().executor().state()}, control,
+                 join_path(run_.config.out, "model"));
   }
 
   telemetry::StepRecord one_step(RankTrainer& rank, std::int64_t step) {
@@ -165,45 +200,28 @@ class Run {
     return loss;
   }
 
-  // The outcome's ledger is rank 0's; every rank's is compared.
-  void finish(RankTrainer& leader) {
-    outcome_.predicted = leader.rank().predicted();
-    outcome_.counted = leader.rank().counted();
-    outcome_.resident = env_.resident_memory().anonymous;
-    outcome_.out = run_.config.out;
-    std::vector<RankWeights> weights;
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      parallel::Rank& rank = ranks_[i]->rank();
-      const std::string fault = Ledger::first_difference(rank.predicted(), rank.counted());
-      if (!fault.empty()) log_.warning("the ledger of rank {} is not what the plan predicted: {}", i, fault);
-      weights.push_back({rank.plan(), rank.device(), rank.executor().state()});
-    }
-    export_model(env_, weights, join_path(run_.config.out, "model"));
-  }
-
   Env& env_;
   Log& log_;
   const ResolvedRun& run_;
   const TrainHooks& hooks_;
+  RunWorld& world_;
   data::Sampler tokens_;
   std::optional<data::Sampler> validation_;
-  comm::ThreadWorld world_;
-  RoundGate gate_;
   Progress progress_;
-  std::vector<std::unique_ptr<RankTrainer>> ranks_;  // each made and stepped by its own thread
-  TrainOutcome outcome_;
+  std::atomic<int> ranks_here_ = 1;  // ranks of this host
+  TrainOutcome outcome_;             // the leader's
 };
 
 }  // namespace
 
-ResolvedRun resolve_run(Env& env, const RunConfig& config, std::int64_t layers) {
+ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
   if (Status status = check_engine(config.layout); !status) throw Error(status.failure());
   ResolvedRun run{.config = config, .plan = {}};
-  // Ranks are threads of this process: they share its cores.
-  const int share = std::max(1, env.core_count() / std::max(1, config.layout.world()));
+  const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
+  const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
   run.config.threads = config.threads > 0 ? config.threads : share;
   model::Config model_config = model::load_config(env, config.model_config).or_throw();
-  if (layers > 0) model_config.layers = layers;
+  if (options.layers > 0) model_config.layers = options.layers;
   if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
   run.plan = parallel::make_run_plan(
       model_config, config.layout, config.batch,
@@ -231,6 +249,9 @@ std::string describe_run(const ResolvedRun& run) {
   return text;
 }
 
+namespace {
+
+// What every process of the run can refuse by itself.
 void check_run(Env& env, const ResolvedRun& run) {
   open_training(env, run);
   if (!run.config.validation_tokens.empty()) open_validation(env, run);
@@ -240,13 +261,22 @@ void check_run(Env& env, const ResolvedRun& run) {
                         .rule = "there is no such file or directory",
                         .nearest = ""});
   }
-  check_directory(env, run.config);
-  check_memory(env, run);
 }
 
-TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks) {
+}  // namespace
+
+void check_dry_run(Env& env, const ResolvedRun& run) {
   check_run(env, run);
-  return Run(env, log, run, hooks).train();
+  check_directory(env, run.config);
+  std::vector<int> all(static_cast<std::size_t>(run.config.layout.world()));
+  std::iota(all.begin(), all.end(), 0);
+  check_memory(env, run, all);
+}
+
+TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks) {
+  TRIREME_CHECK_EQ(world.ranks(), run.config.layout.world());
+  check_run(env, run);
+  return Run(env, log, run, world, hooks).train();
 }
 
 }  // namespace trireme::train

@@ -10,7 +10,9 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "engine/parallel/run_plan.h"
+#include "engine/train/rank_report.h"
 #include "engine/train/run_config.h"
+#include "engine/train/run_world.h"
 #include "telemetry/step_record.h"
 
 namespace trireme::train {
@@ -26,9 +28,10 @@ struct TrainOutcome {
   bool interrupted = false;
   std::optional<telemetry::StepRecord> last = std::nullopt;  // of the last step
   std::optional<double> validation_loss = std::nullopt;      // of the end
-  Ledger predicted;
+  Ledger predicted;                                          // of rank 0
   Ledger counted;
-  Bytes resident;  // anonymous and shared-memory pages at the end
+  Bytes resident;  // of its process: anonymous and shared-memory pages at the end
+  std::vector<RankReport> ranks = {};
   double gemm_flops_per_s = 0.0;
   std::string out;
 };
@@ -38,17 +41,22 @@ struct ResolvedRun {
   RunConfig config;
   parallel::RunPlan plan;
 };
-// Reads the model and checks all rules, the ones of this engine too (what it does not run is refused by name). layers
-// > 0: the model with so many decoder layers instead of its own.
-ResolvedRun resolve_run(Env& env, const RunConfig& config, std::int64_t layers = 0);
+struct ResolveOptions {
+  std::int64_t layers = 0;  // > 0: the model with so many decoder layers instead of its own
+  int ranks_here = 0;       // ranks that share this host's cores; 0: all of the run
+};
+// Reads the model and checks all rules, the ones of this engine too (what it does not run is refused by name).
+ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options = {});
 
 // The batch equation, the ledger, the resolved file: what --dry-run prints.
 std::string describe_run(const ResolvedRun& run);
 
-// Everything that can be refused before memory is taken or a file is written: data, weights, run directory, memory.
-void check_run(Env& env, const ResolvedRun& run);
+// Everything that can be refused before memory is taken or a file is written, with all ranks on this host: data,
+// weights, run directory, memory.
+void check_dry_run(Env& env, const ResolvedRun& run);
 
-// Trains. Errors carry their exit code; the run directory is left as it is.
-TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks);
+// Trains: this process's ranks of `world`, which has as many as the layout (CHECK) and is shut down at the end. Errors
+// carry their exit code; the run directory is left as it is. The outcome is whole in the leader's process.
+TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks);
 
 }  // namespace trireme::train

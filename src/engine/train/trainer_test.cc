@@ -39,8 +39,13 @@ class Trainer : public ::testing::Test {
     return resolve_run(env_, make_run_config(Json::object(), settings).or_throw());
   }
   TrainOutcome run(const Settings& more = {}, bool stop = false) {
-    return train(env_, log_, resolved(more),
-                 {.stop_requested = [stop] { return stop; }, .put = [](const std::string&) {}, .terminal = false});
+    return run_resolved(
+        resolved(more),
+        {.stop_requested = [stop] { return stop; }, .put = [](const std::string&) {}, .terminal = false});
+  }
+  TrainOutcome run_resolved(const ResolvedRun& run, const TrainHooks& hooks) {
+    const std::unique_ptr<RunWorld> world = make_thread_run_world(run.config.layout.world(), Seconds{60});
+    return train(env_, log_, run, *world, hooks);
   }
   // The exit code and message of a run that must not succeed.
   std::pair<ExitCode, std::string> refusal(const Settings& more = {}) {
@@ -67,7 +72,7 @@ TEST_F(Trainer, LeavesTheRunItsMetricsAndItsModel) {
   EXPECT_TRUE(env_.exists("out/model/model.safetensors"));
   // The resolved file gives the same run again.
   const RunConfig again = load_run_config(env_, "out/run.toml", {{"out.directory", "again"}}).or_throw();
-  train(env_, log_, resolve_run(env_, again), {.stop_requested = {}, .put = [](const std::string&) {}});
+  run_resolved(resolve_run(env_, again), {.stop_requested = {}, .put = [](const std::string&) {}});
   EXPECT_EQ(env_.read_file("again/model/model.safetensors"), env_.read_file("out/model/model.safetensors"));
 }
 

@@ -192,27 +192,86 @@ void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& 
 
 namespace {
 
-// A rank's slice of a tensor, written to where it lies in the whole one.
-void copy_slice(const RankWeights& rank, const model::Parameter& parameter, const plan::LocalTensor& local,
-                TensorView from, std::vector<float>& whole) {
-  for_each_piece(parameter, local, [&](const Piece& piece) {
-    const std::vector<float> values = load(rank.device, from, piece.offset, piece.rows * piece.columns);
-    std::size_t next = 0;
-    for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
-      for (const Interval& c : *piece.column_intervals) {
-        std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(next), c.length(),
-                    whole.begin() + row * parameter.columns() + c.begin);
-        next += static_cast<std::size_t>(c.length());
+// A slice's values, written to where they lie in the whole tensor.
+void place(const Piece& piece, const std::vector<float>& values, std::int64_t columns, std::vector<float>& whole) {
+  std::size_t next = 0;
+  for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
+    for (const Interval& c : *piece.column_intervals) {
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(next), c.length(),
+                  whole.begin() + row * columns + c.begin);
+      next += static_cast<std::size_t>(c.length());
+    }
+  }
+}
+
+// The slices of one parameter in the order of the ranks: of those that hold the same, the first.
+struct HeldSlice {
+  int rank = 0;
+  plan::LocalTensor local;
+};
+std::vector<std::vector<HeldSlice>> slices_by_parameter(const model::ParameterTable& table,
+                                                        const plan::Layout& layout) {
+  std::vector<std::vector<HeldSlice>> all(table.parameters.size());
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    const plan::Coordinates at = plan::coordinates_of(layout, rank);
+    if (at.dp != 0) continue;
+    for (const plan::ShardUnit& shard : plan::shard_units(table, layout, rank)) {
+      if (!shard.holds_weights || shard.tied_head) continue;
+      for (const plan::LocalTensor& local : shard.tensors) {
+        if (at.tp % local.tensor_replicas != 0) continue;
+        all[static_cast<std::size_t>(local.parameter)].push_back({rank, local});
       }
     }
+  }
+  return all;
+}
+
+// Where this rank has a parameter's weights.
+TensorView own_weight(const RankWeights& own, const model::Parameter& parameter) {
+  return own.state.weight(own.state.weight_ref(parameter.unit, parameter.role));
+}
+
+void send_slice(const RankWeights& own, const model::Parameter& parameter, const HeldSlice& slice, Control& control) {
+  for_each_piece(parameter, slice.local, [&](const Piece& piece) {
+    control.send_to_leader(load(own.device, own_weight(own, parameter), piece.offset, piece.rows * piece.columns));
   });
+}
+
+std::vector<float> collect(const RankWeights& own, const model::Parameter& parameter,
+                           const std::vector<HeldSlice>& slices, Control& control) {
+  std::vector<float> whole(static_cast<std::size_t>(parameter.elements()), std::nanf(""));
+  for (const HeldSlice& slice : slices) {
+    for_each_piece(parameter, slice.local, [&](const Piece& piece) {
+      std::vector<float> values(static_cast<std::size_t>(piece.rows * piece.columns));
+      if (slice.rank == control.rank()) {
+        values = load(own.device, own_weight(own, parameter), piece.offset, std::ssize(values));
+      } else {
+        control.receive_from(slice.rank, values);
+      }
+      place(piece, values, parameter.columns(), whole);
+    });
+  }
+  if (!std::all_of(whole.begin(), whole.end(), [](float x) { return std::isfinite(x); })) {
+    throw Error(ExitCode::kDiverged, "weights", "export", fmt::format("{} is not finite", parameter.name),
+                "lower optimizer.learning_rate, lengthen warm-up, or clip");
+  }
+  return whole;
 }
 
 }  // namespace
 
-void export_model(Env& env, std::span<const RankWeights> ranks, const std::string& directory) {
-  const model::ParameterTable& table = ranks.front().plan.table;
-  TRIREME_CHECK_EQ(static_cast<int>(ranks.size()), ranks.front().plan.layout.world());
+void export_model(Env& env, const RankWeights& own, Control& control, const std::string& directory) {
+  const model::ParameterTable& table = own.plan.table;
+  TRIREME_CHECK_EQ(control.ranks(), own.plan.layout.world());
+  const std::vector<std::vector<HeldSlice>> slices = slices_by_parameter(table, own.plan.layout);
+  if (!control.leads()) {
+    for (std::size_t index = 0; index < table.parameters.size(); ++index) {
+      for (const HeldSlice& slice : slices[index]) {
+        if (slice.rank == control.rank()) send_slice(own, table.parameters[index], slice, control);
+      }
+    }
+    return;
+  }
   env.make_directories(directory);
   std::vector<checkpoint::TensorSpec> specs;
   for (const model::Parameter& parameter : table.parameters) {
@@ -221,19 +280,7 @@ void export_model(Env& env, std::span<const RankWeights> ranks, const std::strin
   checkpoint::SafetensorsWriter writer(env, join_path(directory, checkpoint::kSafetensorsFile), std::move(specs));
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
     const model::Parameter& parameter = table.parameters[index];
-    std::vector<float> whole(static_cast<std::size_t>(parameter.elements()), std::nanf(""));
-    for (const RankWeights& rank : ranks) {
-      if (plan::coordinates_of(rank.plan.layout, rank.plan.rank).dp != 0) continue;  // replicas hold the same
-      for_each_weight(rank.plan, rank.state,
-                      [&](const model::Parameter& held, const plan::LocalTensor& local, TensorView from) {
-                        if (&held == &rank.plan.table.parameters[index]) copy_slice(rank, held, local, from, whole);
-                      });
-    }
-    if (!std::all_of(whole.begin(), whole.end(), [](float x) { return std::isfinite(x); })) {
-      throw Error(ExitCode::kDiverged, "weights", "export", fmt::format("{} is not finite", parameter.name),
-                  "lower optimizer.learning_rate, lengthen warm-up, or clip");
-    }
-    writer.write_floats(parameter.name, whole);
+    writer.write_floats(parameter.name, collect(own, parameter, slices[index], control));
   }
   writer.finish();
   env.write_file_atomically(join_path(directory, "config.json"), model::to_hugging_face(table.config).dump(2) + "\n");

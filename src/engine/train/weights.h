@@ -3,11 +3,11 @@
 // Weights into a rank and out of it: initialised by counter, imported from and exported to Hugging Face's safetensors,
 // always by slice; no whole model is ever in memory beside the rank's own part.
 
-#include <span>
 #include <string>
 
 #include "base/env.h"
 #include "engine/parallel/rank_state.h"
+#include "engine/train/control.h"
 
 namespace trireme::train {
 
@@ -27,9 +27,9 @@ struct RankWeights {
   kernels::Device& device;
   parallel::RankState& state;
 };
-// directory/config.json and directory/model.safetensors, float32, written tensor by tensor: one whole tensor is in host
-// memory at a time, put together from all ranks of the run, ascending. A weight that is not finite: Error(kDiverged),
-// and no file.
-void export_model(Env& env, std::span<const RankWeights> ranks, const std::string& directory);
+// directory/config.json and directory/model.safetensors, float32, written by the leader tensor by tensor: one whole
+// tensor is in its host memory at a time, put together from all ranks' slices. Called by all ranks; when it returns on
+// the leader, the files are durable. A weight that is not finite: Error(kDiverged), and no file.
+void export_model(Env& env, const RankWeights& own, Control& control, const std::string& directory);
 
 }  // namespace trireme::train

@@ -94,7 +94,8 @@ TEST(Weights, ExportedFilesComeBackOnAnyLayout) {
   for (model::Family family : {model::Family::kGpt2, model::Family::kLlama}) {
     Rank whole(config_of(family), {}, 0);
     initialise_weights(*whole.device, whole.plan, 3, whole.state);
-    export_model(whole.env, std::vector<RankWeights>{{whole.plan, *whole.device, whole.state}}, "out");
+    Control alone(0, 1, nullptr);
+    export_model(whole.env, {whole.plan, *whole.device, whole.state}, alone, "out");
     EXPECT_EQ(model::load_config(whole.env, "out").value(), config_of(family));
     for (const plan::Layout& layout : layouts()) {
       for (int rank = 0; rank < layout.world(); ++rank) {
@@ -118,7 +119,8 @@ std::string import_error(Rank& into, Env& env, const std::string& path) {
 TEST(Weights, AnotherModelsFileIsRefusedByTensor) {
   Rank llama(config_of(model::Family::kLlama), {}, 0), gpt2(config_of(model::Family::kGpt2), {}, 0);
   initialise_weights(*llama.device, llama.plan, 3, llama.state);
-  export_model(llama.env, std::vector<RankWeights>{{llama.plan, *llama.device, llama.state}}, "out");
+  Control alone(0, 1, nullptr);
+  export_model(llama.env, {llama.plan, *llama.device, llama.state}, alone, "out");
   EXPECT_NE(import_error(gpt2, llama.env, "out").find("is no tensor of this model"), std::string::npos);
 
   model::Config wider = config_of(model::Family::kLlama);

@@ -1,0 +1,63 @@
+#include "cli/launch.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "engine/train/mpi_run_world.h"
+
+namespace trireme::cli {
+namespace {
+
+std::optional<std::string> variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// From a thread beside a call of MPI that does not come back: nothing of this process can be ended in order.
+[[noreturn]] void end_process(ExitCode code, const std::string& message) {
+  std::fprintf(stderr, "trireme: %s\n", message.c_str());
+  std::_Exit(static_cast<int>(code));
+}
+
+}  // namespace
+
+comm::Launch current_launch() { return comm::launch_of(variable); }
+
+Status check_launch(const comm::Launch& launch, const plan::Layout& layout) {
+  if (launch.launcher == "none" || launch.ranks == layout.world()) return ok_status();
+  return Failure{.option = "layout",
+                 .value = plan::describe(layout),
+                 .rule = fmt::format("dp x tp x pp is {}, and {} has started {} rank{}", layout.world(),
+                                     launch.launcher, launch.ranks, launch.ranks == 1 ? "" : "s"),
+                 .nearest = fmt::format("{} -n {}, or degrees whose product is {}", launch.launcher, layout.world(),
+                                        launch.ranks)};
+}
+
+Status check_alone(const comm::Launch& launch, const std::string& command) {
+  if (launch.ranks == 1) return ok_status();
+  return Failure{.option = command,
+                 .value = fmt::format("{} ranks of {}", launch.ranks, launch.launcher),
+                 .rule = "runs its ranks as threads of one process",
+                 .nearest = "the same command without " + launch.launcher};
+}
+
+std::unique_ptr<train::RunWorld> make_run_world(const comm::Launch& launch, Env& env, const train::RunConfig& config) {
+  if (launch.launcher == "none" || launch.ranks == 1) {
+    return train::make_thread_run_world(config.layout.world(), Seconds{config.start_deadline_s});
+  }
+  return train::make_mpi_run_world(launch, env,
+                                   {.messages = {.deadline = Seconds{config.start_deadline_s}},
+                                    .start_deadline = Seconds{config.start_deadline_s},
+                                    .end_process = end_process,
+                                    .before_send = nullptr});
+}
+
+void let_the_cause_end_first(const comm::Launch& launch, Env& env, ExitCode code) {
+  if (launch.ranks == 1) return;
+  const bool alike = code == ExitCode::kUsage || code == ExitCode::kDoesNotFit;
+  if (code == ExitCode::kRankLost || (alike && launch.rank > 0)) env.sleep(Seconds{1});
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,44 @@
+#include "engine/train/control.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "engine/train/run_world.h"
+
+namespace trireme::train {
+namespace {
+
+TEST(Control, TheLeadersWordAndEverybodysTextsArrive) {
+  for (int ranks : {1, 2, 5}) {
+    const std::unique_ptr<RunWorld> world = make_thread_run_world(ranks, Seconds{5});
+    run_ranks(*world, [&](int rank) {
+      Control control(rank, ranks, world->factory(rank));
+      EXPECT_EQ(control.leads(), rank == 0);
+      for (std::int64_t word : {std::int64_t{7}, std::int64_t{-1}}) {
+        EXPECT_EQ(control.decide(rank == 0 ? word : 99), word);
+      }
+      std::vector<std::string> expected;
+      for (int i = 0; i < ranks; ++i) expected.push_back(std::string(static_cast<std::size_t>(i), 'x') + "\"\n");
+      EXPECT_EQ(control.gather(expected[static_cast<std::size_t>(rank)]),
+                rank == 0 ? expected : std::vector<std::string>{});
+      EXPECT_EQ(control.share(expected[static_cast<std::size_t>(rank)]), expected);
+    });
+  }
+}
+
+TEST(Control, ALeaderThatNeverDecidesIsAHang) {
+  const std::unique_ptr<RunWorld> world = make_thread_run_world(2, Seconds{0.05});
+  try {
+    run_ranks(*world, [&](int rank) {
+      Control control(rank, 2, world->factory(rank));
+      if (rank == 1) control.decide(0);
+    });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kHang);
+    EXPECT_NE(std::string(error.what()).find("missing: 0"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace trireme::train
