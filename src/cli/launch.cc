@@ -57,7 +57,7 @@ std::unique_ptr<train::RunWorld> make_run_world(const comm::Launch& launch, Env&
 void let_the_cause_end_first(const comm::Launch& launch, Env& env, ExitCode code) {
   if (launch.ranks == 1) return;
   const bool alike = code == ExitCode::kUsage || code == ExitCode::kDoesNotFit;
-  if (code == ExitCode::kRankLost || (alike && launch.rank > 0)) env.sleep(Seconds{1});
+  if (code == ExitCode::kRankLost || (alike && launch.rank > 0)) env.sleep(Seconds{2});
 }
 
 }  // namespace trireme::cli

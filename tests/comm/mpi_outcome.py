@@ -2,9 +2,12 @@
 """Runs mpi_ranks under mpirun and checks its exit code, its texts, and that no process outlives it by more than seconds."""
 
 import argparse
-import os
+import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import mpirun  # noqa: E402
 
 SECONDS = 60  # for a case as a whole; a hang is longer
 
@@ -21,15 +24,9 @@ def main():
 
     command = [arguments.program, arguments.case]
     if arguments.mpirun:
-        flags = []
-        version = subprocess.run([arguments.mpirun, "--version"], capture_output=True, text=True, check=True).stdout
-        if "Open MPI" in version or "OpenRTE" in version:
-            # More ranks than cores, and root in a container; ranks that wait must not spin.
-            flags = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-        command = [arguments.mpirun] + flags + ["-n", arguments.ranks] + command
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        command = mpirun.command(arguments.mpirun, int(arguments.ranks)) + command
     try:
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        done = subprocess.run(command, env=mpirun.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as expired:
         sys.exit(f"{' '.join(command)}: still running after {SECONDS} s; it printed:\n{expired.stdout}")

@@ -5,71 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include "base/fake_env.h"
-#include "engine/data/tokenize.h"
-#include "model/test_configs.h"
+#include "support/verify_run.h"
 
 namespace trireme::train {
 namespace {
 
-class Verify : public ::testing::Test {
- protected:
-  Verify() {
-    std::string text;
-    for (int i = 0; i < 400; ++i)
-      text += "the quick brown fox jumps over lazy dog number " + std::to_string(i * 7) + "\n";
-    env_.put_file("text.txt", text);
-    data::tokenize_text(env_, {.text_path = "text.txt", .out_directory = "data", .progress = {}}).or_throw();
-    use_model(model::small_llama(), 2);
-  }
-
-  // 4 layers, 8 heads, odd vocabulary.
-  void use_model(model::Config config, std::int64_t kv_heads) {
-    config.layers = 4;
-    config.heads = 8;
-    config.kv_heads = kv_heads;
-    config.head_dim = 4;
-    config.hidden = 32;
-    config.ffn = 64;
-    config.vocabulary = 257;
-    config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0.0;
-    env_.put_file("config.json", model::to_hugging_face(config).dump(2));
-  }
-
-  // No alarm on any layout of data and tensor ranks up to 8, with and without sequence parallelism. Returns the largest
-  // difference over its bound.
-  double worst_of_the_table() {
-    double worst = 0;
-    for (const auto& [dp, tp] : std::vector<std::pair<int, int>>{
-             {2, 1}, {3, 1}, {4, 1}, {8, 1}, {1, 2}, {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 8}}) {
-      for (const char* sequence_parallel : {"false", "true"}) {
-        if (tp == 1 && sequence_parallel == std::string("true")) continue;
-        const VerifyReport clean = report({{"layout.dp", std::to_string(dp)},
-                                           {"layout.tp", std::to_string(tp)},
-                                           {"layout.sequence_parallel", sequence_parallel},
-                                           {"train.global_batch", "24"}});
-        EXPECT_NE(clean.verdict, Verdict::kDifferent)
-            << "dp " << dp << " tp " << tp << ": step " << clean.first->step << " " << clean.first->what << " of "
-            << clean.first->tensor << ": " << clean.first->difference << " against " << clean.first->bound;
-        for (const Finding& finding : clean.worst) worst = std::max(worst, finding.difference / finding.bound);
-      }
-    }
-    return worst;
-  }
-
-  using Settings = std::vector<std::pair<std::string, std::string>>;
-  VerifyReport report(const Settings& more, const RankHooks& hooks = {}, int steps = 2) {
-    Settings settings{{"model.config", "config.json"}, {"data.train", "data/train.bin"}, {"train.steps", "3"},
-                      {"train.sequence", "16"},        {"train.global_batch", "8"},      {"train.micro_batch", "1"},
-                      {"train.threads", "1"},          {"out.directory", "out"},         {"train.deadline", "20"}};
-    settings.insert(settings.end(), more.begin(), more.end());
-    const ResolvedRun run = resolve_run(env_, make_run_config(Json::object(), settings).or_throw());
-    return verify(env_, log_, run, {.reference = {}, .steps = steps, .target_hooks = hooks});
-  }
-
-  FakeEnv env_;
-  MemoryLog log_;
-};
+class Verify : public ::testing::Test, protected testing::VerifyRun {};
 
 // All instructions of an operation but the last are kept.
 void drop_last(parallel::RunPlan& plan, plan::Op op) {
@@ -100,20 +41,6 @@ TEST_F(Verify, RaisesNoAlarmOnACleanBuild) {
     EXPECT_EQ(clean.verdict, Verdict::kWithinBound) << (clean.first ? clean.first->tensor : "");
     EXPECT_FALSE(clean.first.has_value());
   }
-}
-
-TEST_F(Verify, RaisesNoAlarmOverTheTableOfLlama) {
-  const double worst = worst_of_the_table();
-  EXPECT_GT(worst, 0.0);
-  EXPECT_LT(worst, 1.0);
-  RecordProperty("worst_difference_over_bound", std::to_string(worst));
-}
-
-TEST_F(Verify, RaisesNoAlarmOverTheTableOfGpt2) {
-  use_model(model::small_gpt2(), 8);
-  const double worst = worst_of_the_table();
-  EXPECT_LT(worst, 1.0);
-  RecordProperty("worst_difference_over_bound", std::to_string(worst));
 }
 
 TEST_F(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
