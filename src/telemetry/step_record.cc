@@ -33,6 +33,13 @@ Json to_json(const StepRecord& r) {
                             {"mfu", r.mfu},
                             {"step_s", r.step_s},
                             {"resident_bytes", r.resident_bytes}});
+  if (!r.communication.empty()) {
+    Json axes = Json::object();
+    for (const AxisCommunication& axis : r.communication) {
+      axes[axis.axis] = Json::object({{"under_way_s", axis.under_way_s}, {"exposed_s", axis.exposed_s}});
+    }
+    line["communication"] = axes;
+  }
   if (r.validation_loss) {
     line["validation_loss"] = finite_or_null(*r.validation_loss);
     line["validation_loss_hex"] = format_hex(*r.validation_loss);
@@ -64,6 +71,14 @@ Result<StepRecord> step_record_from_json(const Json& line) {
       return Failure{.option = key, .value = "", .rule = "metrics line lacks this hex float", .nearest = ""};
     }
     *field = std::strtod(value->as_string().c_str(), nullptr);
+  }
+  if (const Json* axes = line.find("communication"); axes != nullptr && axes->is_object()) {
+    for (const auto& [axis, times] : axes->as_object()) {
+      Result<double> under_way = number(times, "under_way_s"), exposed = number(times, "exposed_s");
+      if (!under_way) return under_way.failure();
+      if (!exposed) return exposed.failure();
+      r.communication.push_back({axis, *under_way, *exposed});
+    }
   }
   if (const Json* value = line.find("validation_loss_hex"); value != nullptr && value->is_string()) {
     r.validation_loss = std::strtod(value->as_string().c_str(), nullptr);

@@ -6,11 +6,20 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/env.h"
 #include "base/json.h"
 
 namespace trireme::telemetry {
+
+// Of rank 0, along one axis of the layout.
+struct AxisCommunication {
+  std::string axis;          // "data", "tensor", "pipeline"
+  double under_way_s = 0.0;  // at least one operation was
+  double exposed_s = 0.0;    // the rank waited for one; the rest was hidden behind work
+  friend bool operator==(const AxisCommunication&, const AxisCommunication&) = default;
+};
 
 struct StepRecord {
   std::int64_t step = 0;   // counts from 1
@@ -23,6 +32,7 @@ struct StepRecord {
   double mfu = 0.0;  // model flops / (seconds * measured GEMM rate)
   double step_s = 0.0;
   std::int64_t resident_bytes = 0;  // anonymous and shared-memory pages of the process
+  std::vector<AxisCommunication> communication = {};  // of the axes that communicate
   std::optional<double> validation_loss = std::nullopt;
 };
 

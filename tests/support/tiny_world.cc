@@ -22,7 +22,7 @@ class RankRun {
   RankReport train(int steps, train::LayoutRecorder& recorder) {
     for (int step = 1; step <= steps; ++step) {
       load(step);
-      rank_.traffic().reset();
+      rank_.communication().traffic.reset();
       const parallel::StepResult out =
           rank_.executor().step({.step = step,
                                  .learning_rate = run_.learning_rate,
@@ -33,7 +33,7 @@ class RankRun {
     return {.predicted = rank_.predicted(),
             .counted = rank_.counted(),
             .predicted_traffic = plan::predict_traffic(plan.table, plan.layout, plan.batch, plan.inputs, plan.rank),
-            .counted_traffic = rank_.traffic().counts()};
+            .counted_traffic = rank_.communication().traffic.counts()};
   }
 
  private:

@@ -35,8 +35,10 @@ void expect_all_well(const std::vector<RankOutcome>& outcomes) {
 }
 
 // Segments of 128 bytes: all but the smallest buffers take several.
-const MessageOptions kOptions{.deadline = {20}, .segment = {128}, .window = 3, .staged_operations = 2};
-const MessageOptions kImpatient{.deadline = {0.3}, .segment = {128}, .window = 3, .staged_operations = 2};
+const MessageOptions kOptions{
+    .deadline = {20}, .segment = {128}, .window = 3, .direct_window = 5, .staged_operations = 2};
+const MessageOptions kImpatient{
+    .deadline = {0.3}, .segment = {128}, .window = 3, .direct_window = 5, .staged_operations = 2};
 
 // All collectives with one element type, on buffers that each round fills anew.
 template <class T>
@@ -168,6 +170,18 @@ TEST(MessageDeadline, AMissingRankIsNamedByAllThatWait) {
     EXPECT_EQ(outcomes[rank].message,
               "comm: all-reduce (sum) of 5 F32 over data: waited 300.0 ms; ranks arrived: 0, 2; missing: 1");
   }
+}
+
+TEST(MessageDeadline, MayBeChanged) {
+  const auto outcomes = run_messages(2, kOptions, [&](int rank, const auto& world) {
+    EXPECT_THROW(world->set_deadline(Seconds{0}), InternalError);
+    const auto c = MessageWorld::make_communicator(world, everybody(2));
+    c->barrier();
+    if (rank == 1) return;
+    world->set_deadline(Seconds{0.01});
+    c->barrier();
+  });
+  EXPECT_EQ(outcomes[0].message, "comm: barrier over data: waited 10.0 ms; ranks arrived: 0; missing: 1");
 }
 
 TEST(MessageDeadline, TheWorldIsDeadAfterwardsAndSaysWhy) {
@@ -313,6 +327,7 @@ TEST(MessageWorld, NamesAreChecked) {
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.deadline = {0}}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.segment = {12}}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.window = 0}), InternalError);
+  EXPECT_THROW(MessageWorld(transport, posix_env(), {.direct_window = 0}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.staged_operations = 0}), InternalError);
   const auto world = std::make_shared<MessageWorld>(transport, posix_env(), kImpatient);
   const auto make = [&](std::vector<int> ranks) {

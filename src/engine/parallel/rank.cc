@@ -8,7 +8,7 @@ Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan 
       predicted_(predicted_ledger(plan_)),
       device_(std::move(device)),
       arena_(*device_, {.booked = predicted_, .limit = options.memory_limit, .poison = options.poison}),
-      communicators_(make_communicators(factory, plan_.table.config, plan_.layout, plan_.rank, traffic_)),
+      communicators_(make_communicators(factory, plan_.table.config, plan_.layout, plan_.rank, records_)),
       context_{.env = env,
                .log = log,
                .device = *device_,

@@ -26,7 +26,7 @@ class Rank {
   const RunPlan& plan() const { return plan_; }
   const Ledger& predicted() const { return predicted_; }
   const Ledger& counted() const { return arena_.ledger(); }
-  comm::TrafficCounters& traffic() { return traffic_; }  // sent since the start, or since its reset()
+  CommunicationRecords& communication() { return records_; }
   kernels::Device& device() { return *device_; }
   Executor& executor() { return *executor_; }
 
@@ -35,7 +35,7 @@ class Rank {
   Ledger predicted_;
   std::unique_ptr<kernels::Device> device_;
   kernels::Arena arena_;
-  comm::TrafficCounters traffic_;
+  CommunicationRecords records_;
   RankCommunicators communicators_;
   nn::RankContext context_;
   std::unique_ptr<Executor> executor_;

@@ -5,8 +5,10 @@
 #include <memory>
 
 #include "engine/comm/counting.h"
+#include "engine/comm/timing.h"
 #include "model/config.h"
 #include "plan/layout.h"
+#include "telemetry/flight_recorder.h"
 
 namespace trireme::parallel {
 
@@ -18,8 +20,15 @@ struct RankCommunicators {
       kv_replicas;  // tensor ranks that hold the same key/value heads; of the tensor axis
 };
 
-// Groups of one wherever a degree is 1; the others from `factory`. `counters` outlive them.
+// What looks on while a rank communicates.
+struct CommunicationRecords {
+  comm::TrafficCounters traffic;
+  comm::CommunicationTimes times;
+  telemetry::FlightRecorder last_operations{256};
+};
+
+// Groups of one wherever a degree is 1; the others from `factory`. `records` outlive them.
 RankCommunicators make_communicators(const comm::CommunicatorFactory& factory, const model::Config& config,
-                                     const plan::Layout& layout, int rank, comm::TrafficCounters& counters);
+                                     const plan::Layout& layout, int rank, CommunicationRecords& records);
 
 }  // namespace trireme::parallel

@@ -14,7 +14,7 @@ class MpiRunWorld : public RunWorld {
   comm::CommunicatorFactory factory(int) override {
     return [this](const comm::GroupName& name) { return world_.make_communicator(name); };
   }
-  void set_deadline(Seconds) override {}  // MERGE
+  void set_deadline(Seconds deadline) override { world_.set_deadline(deadline); }
   void report_lost(int, const std::string& reason) override { world_.report_lost(reason); }
   void shut_down() override { world_.shut_down(); }
 

@@ -19,6 +19,9 @@ std::string format_clock(double seconds) {
 std::string progress_line(const telemetry::StepRecord& r, std::int64_t total_steps, double remaining_s) {
   std::string line = fmt::format("step {}/{}  loss {:.4f}", r.step, total_steps, r.loss);
   if (r.validation_loss) line += fmt::format("  validation {:.4f}", *r.validation_loss);
+  double exposed_s = 0.0;
+  for (const telemetry::AxisCommunication& axis : r.communication) exposed_s += axis.exposed_s;
+  if (!r.communication.empty()) line += fmt::format("  waits {:.0f}%", 100.0 * exposed_s / r.step_s);
   line += fmt::format("  {} tok/s  MFU {:.1f}%  ETA {}  {}", thousands(r.tokens_per_s), 100.0 * r.mfu,
                       format_clock(remaining_s), format_bytes(Bytes{r.resident_bytes}));
   return line;

@@ -36,12 +36,15 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
     for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));
     rank_->executor().load_micro_batch(static_cast<int>(m), inputs_, targets_, samples);
   }
-  rank_->traffic().reset();
+  parallel::CommunicationRecords& communication = rank_->communication();
+  communication.traffic.reset();
+  communication.times.take();
   const parallel::StepResult result =
       rank_->executor().step({.step = step,
                               .learning_rate = optim::learning_rate_at(run_.config.learning_rate, step - 1),
                               .optimizer = run_.config.optimizer});
-  last_traffic_ = rank_->traffic().counts();
+  last_traffic_ = communication.traffic.counts();
+  last_times_ = communication.times.take();
   return result;
 }
 

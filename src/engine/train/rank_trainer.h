@@ -21,8 +21,9 @@ class RankTrainer {
 
   // Step `step` (from 1) on this rank's samples.
   parallel::StepResult step(std::int64_t step);
-  // What the rank sent in its last step.
+  // What the rank sent in its last step, and how long that took, by axis.
   const std::vector<comm::TrafficCount>& last_traffic() const { return last_traffic_; }
+  const std::map<std::string, comm::AxisTimes>& last_times() const { return last_times_; }
   // Sum of the losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
   ExactSum validate(std::int64_t round);
 
@@ -35,6 +36,7 @@ class RankTrainer {
   std::function<std::int64_t(std::int64_t)> sample_hook_;  // tests
   std::vector<std::int32_t> inputs_, targets_;
   std::vector<comm::TrafficCount> last_traffic_;
+  std::map<std::string, comm::AxisTimes> last_times_;
 };
 
 }  // namespace trireme::train

@@ -28,7 +28,7 @@ class ThreadRunWorld : public RunWorld {
   comm::CommunicatorFactory factory(int rank) override {
     return [this, rank](const comm::GroupName& name) { return world_.make_communicator(name, rank); };
   }
-  void set_deadline(Seconds) override {}  // MERGE
+  void set_deadline(Seconds deadline) override { world_.set_deadline(deadline); }
   void report_lost(int rank, const std::string& reason) override { world_.report_lost(rank, reason); }
   void shut_down() override {}
 

@@ -168,6 +168,9 @@ class Run {
     record.mfu = model::model_flops(run_.plan.table.config, batch.global_batch, batch.sequence).count /
                  (record.step_s * outcome_.gemm_flops_per_s);
     record.resident_bytes = env_.resident_memory().anonymous.count;
+    for (const auto& [axis, times] : rank.last_times()) {
+      record.communication.push_back({axis, times.under_way.count, times.exposed.count});
+    }
     if (validation_due(step)) {
       record.validation_loss = validation_loss(rank);
       if (record.validation_loss) outcome_.validation_loss = record.validation_loss;
