@@ -21,10 +21,17 @@ class RankTrainer {
 
   // Step `step` (from 1) on this rank's samples.
   parallel::StepResult step(std::int64_t step);
-  // Sum of the losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
-  ExactSum validate(std::int64_t round);
+  // Losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
+  struct Validation {
+    ExactSum losses;
+    std::int64_t tokens = 0;  // that bear a loss
+  };
+  Validation validate(std::int64_t round);
 
  private:
+  // Fills inputs_ and targets_; a target that is data.ignore becomes kernels::kIgnoredTarget.
+  void fill(const data::Sampler& tokens, std::int64_t first_sample);
+
   const ResolvedRun& run_;
   const data::Sampler& tokens_;
   const data::Sampler* validation_;
