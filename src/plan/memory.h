@@ -20,6 +20,7 @@ struct RunInputs {
   DType compute = DType::kF32;                // weights and activations: kF32, kBF16, or kF64 (the reference run)
   bool fp32_gradients = false;                // kBF16: gradients in fp32 (18 bytes a parameter instead of 16)
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
+  bool masked_targets = false;                // some targets bear no loss, so replicas count those that do
 };
 
 // Types beside the compute type. kBF16 keeps fp32 master weights and moments; statistics, loss and scratch are fp32.

@@ -1,15 +1,21 @@
 #include "plan/traffic.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/exact_sum.h"
+#include "plan/tensor_flow.h"
 #include "plan/workspace.h"
 
 namespace trireme::plan {
 namespace {
 
-using model::UnitKind;
+// By unit kind.
+std::array<UnitFlow, 3> unit_exchanges(const model::Config& config, const Layout& layout) {
+  const auto of = [&](model::UnitKind kind) { return exchanges_of(unit_flow(config, layout, kind)); };
+  return {of(model::UnitKind::kEmbedding), of(model::UnitKind::kDecoder), of(model::UnitKind::kHead)};
+}
 
 class Walk {
  public:
@@ -21,9 +27,12 @@ class Walk {
         widths_(local_widths(table.config, layout, batch)),
         element_(dtype_size(inputs.compute)),
         gradient_element_(dtype_size(gradient_dtype(inputs))),
+        masked_targets_(inputs.masked_targets),
+        exchanges_(unit_exchanges(table.config, layout)),
         program_(make_program(table, layout, batch, rank)) {}
 
   TrafficTable run() {
+    if (masked_targets_) over(Axis::kData, Collective::kAllReduce, 1, dtype_size(DType::kI64));  // counted tokens
     for (const Instruction& instruction : program_.instructions) one(instruction);
     scalar(Axis::kData, layout_.dp > 1);  // the loss
     scalar(Axis::kPipeline, layout_.pp > 1);
@@ -116,62 +125,25 @@ class Walk {
     add(Axis::kPipeline, Collective::kSend, Bytes{tied_elements(unit, layout_, at_.dp, sharded) * element});
   }
 
-  void hidden(Collective collective, int times) {
-    for (int i = 0; i < times; ++i) {
-      over(Axis::kTensor, collective, widths_.tokens * table_.config.hidden, element_);
-    }
-  }
-  // `pairs` all-gathers and as many reduce-scatters, or as many all-reduces without sequence parallelism.
-  void regions(int pairs) {
-    if (!layout_.sequence_parallel) return hidden(Collective::kAllReduce, pairs);
-    hidden(Collective::kAllGather, pairs);
-    hidden(Collective::kReduceScatter, pairs);
-  }
-
+  // What the layers exchange in this pass of the unit.
   void tensor(const Instruction& i) {
     if (i.unit < 0) return;
-    switch (model::unit_kind(table_.config, i.unit)) {
-      case UnitKind::kEmbedding:
-        if (i.op == Op::kForward) {
-          hidden(layout_.sequence_parallel ? Collective::kReduceScatter : Collective::kAllReduce, 1);
-        }
-        if (i.op == Op::kBackwardWeight && layout_.sequence_parallel) hidden(Collective::kAllGather, 1);
-        return;
-      case UnitKind::kDecoder:
-        return decoder(i.op);
-      case UnitKind::kHead:
-        if (i.op == Op::kBackwardInput) {
-          logit_blocks();
-          regions(1);
-        }
-        return;
+    const auto kind = static_cast<std::size_t>(model::unit_kind(table_.config, i.unit));
+    for (const FlowStep& step : exchanges_[kind]) {
+      if (step.pass == i.op) exchange(step);
     }
   }
 
-  void decoder(Op op) {
-    switch (op) {
-      case Op::kForward:
-      case Op::kBackwardInput:
-        return regions(2);
-      case Op::kRecompute:
-        if (layout_.recompute != model::Recompute::kFull) return;
-        regions(1);  // the down projection's sum is not needed again
-        if (layout_.sequence_parallel) hidden(Collective::kAllGather, 1);
-        return;
-      case Op::kBackwardWeight:
-        if (layout_.sequence_parallel) hidden(Collective::kAllGather, 4);
-        return;
-      default:
-        return;
+  void exchange(const FlowStep& step) {
+    const Collective collective = step.op == FlowOp::kReduceScatter ? Collective::kReduceScatter
+                                  : step.op == FlowOp::kAllGather   ? Collective::kAllGather
+                                                                    : Collective::kAllReduce;
+    if (step.size == FlowSize::kHidden) {
+      return over(Axis::kTensor, collective, widths_.tokens * table_.config.hidden, element_);
     }
-  }
-
-  void logit_blocks() {
-    const std::int64_t rows = logit_rows(batch_);
+    const std::int64_t rows = logit_rows(batch_), each = step.size == FlowSize::kBlockRows ? 1 : 2;
     for (std::int64_t row = 0; row < widths_.tokens; row += rows) {
-      const std::int64_t count = std::min(rows, widths_.tokens - row);
-      over(Axis::kTensor, Collective::kAllReduce, count, element_);
-      over(Axis::kTensor, Collective::kAllReduce, 2 * count, element_);
+      over(Axis::kTensor, collective, each * std::min(rows, widths_.tokens - row), element_);
     }
   }
 
@@ -182,6 +154,8 @@ class Walk {
   model::LocalWidths widths_;
   std::int64_t element_;
   std::int64_t gradient_element_;
+  bool masked_targets_;
+  std::array<UnitFlow, 3> exchanges_;
   RankProgram program_;
   TrafficTable traffic_;
 };

@@ -127,6 +127,21 @@ TEST(Traffic, SequenceParallelByHand) {
   EXPECT_EQ(scatters().calls, 18 + 4);
 }
 
+// One number over the data axis a step, where targets are masked.
+TEST(Traffic, ReplicasCountTheTokensThatBearALoss) {
+  const model::ParameterTable table = model::make_parameter_table(small());
+  const Batch batch{.global_batch = 6, .micro_batch = 1, .sequence = 16};
+  for (int dp : {1, 3}) {
+    const auto reduce = [&](bool masked) {
+      return at(predict_traffic(table, {.dp = dp}, batch, {.masked_targets = masked}, 0), Axis::kData,
+                Collective::kAllReduce);
+    };
+    EXPECT_EQ(reduce(true).calls, reduce(false).calls + (dp > 1 ? 1 : 0));
+    const std::int64_t bytes = dp > 1 ? collective_bytes(Collective::kAllReduce, 1, 8, 0, dp).count : 0;
+    EXPECT_EQ(reduce(true).sent.count, reduce(false).sent.count + bytes);
+  }
+}
+
 // Two kv heads over four ranks: key and value weights [4, 16] of each layer are summed over pairs.
 TEST(Traffic, SharedKvHeadsAreSummedOverTheRanksThatShareThem) {
   model::Config c = small();

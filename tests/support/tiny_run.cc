@@ -41,9 +41,12 @@ model::Config tiny_llama(bool tied) {
 }
 
 TinyRank::TinyRank(const TinyRun& run) : run_(run) {
-  parallel::RunPlan plan =
-      parallel::make_run_plan(run.config, run.layout, run.batch,
-                              {.threads = run.threads, .compute = run.compute, .evaluation_micro_batches = 1}, 0);
+  parallel::RunPlan plan = parallel::make_run_plan(run.config, run.layout, run.batch,
+                                                   {.threads = run.threads,
+                                                    .compute = run.compute,
+                                                    .evaluation_micro_batches = 1,
+                                                    .masked_targets = static_cast<bool>(run.ignored)},
+                                                   0);
   rank_ = std::make_unique<parallel::Rank>(env_, log_, make_device(run), std::move(plan),
                                            parallel::RankOptions{.seed = run.seed, .poison = run.poison});
   train::initialise_weights(rank_->device(), rank_->plan(), run.seed, rank_->executor().state());

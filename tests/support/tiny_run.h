@@ -31,6 +31,8 @@ struct TinyRun {
   double clip_norm = 1.0;
   double weight_decay = 0.1;
   bool poison = true;
+  // Positions of a sample whose targets bear no loss; empty: none.
+  std::function<bool(std::uint64_t sample, std::int64_t position)> ignored = {};
 };
 
 // A rank with initialised weights, ready to step.

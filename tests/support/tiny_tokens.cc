@@ -1,6 +1,7 @@
 #include "support/tiny_tokens.h"
 
 #include "base/random.h"
+#include "engine/kernels/kernels.h"
 
 namespace trireme::testing {
 namespace {
@@ -27,6 +28,10 @@ TinyBatch tiny_batch(const TinyRun& run, std::int64_t first) {
     const std::vector<std::int32_t> ids = tokens_of(run, sample);
     batch.inputs.insert(batch.inputs.end(), ids.begin(), ids.end() - 1);
     batch.targets.insert(batch.targets.end(), ids.begin() + 1, ids.end());
+    for (std::int64_t position = 0; run.ignored && position < run.batch.sequence; ++position) {
+      const auto from_end = static_cast<std::size_t>(run.batch.sequence - position);
+      if (run.ignored(sample, position)) batch.targets[batch.targets.size() - from_end] = kernels::kIgnoredTarget;
+    }
     batch.samples.push_back(sample);
   }
   return batch;

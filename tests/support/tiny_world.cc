@@ -11,11 +11,14 @@ class RankRun {
  public:
   RankRun(const TinyRun& run, int rank_number, const comm::CommunicatorFactory& factory)
       : run_(run),
-        rank_(
-            env_, log_, kernels::make_cpu_device(1),
-            parallel::make_run_plan(run.config, run.layout, run.batch,
-                                    {.threads = 1, .compute = run.compute, .evaluation_micro_batches = 0}, rank_number),
-            {.seed = run.seed, .poison = run.poison}, factory) {
+        rank_(env_, log_, kernels::make_cpu_device(1),
+              parallel::make_run_plan(run.config, run.layout, run.batch,
+                                      {.threads = 1,
+                                       .compute = run.compute,
+                                       .evaluation_micro_batches = 0,
+                                       .masked_targets = static_cast<bool>(run.ignored)},
+                                      rank_number),
+              {.seed = run.seed, .poison = run.poison}, factory) {
     train::initialise_weights(rank_.device(), rank_.plan(), run.seed, rank_.executor().state());
   }
 

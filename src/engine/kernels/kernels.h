@@ -36,6 +36,9 @@ struct Gemm {
   bool accumulate = false;
 };
 
+// The target of a token that bears no loss.
+inline constexpr std::int32_t kIgnoredTarget = -1;
+
 enum class NormType { kLayerNorm, kRmsNorm };
 enum class ActivationType { kGeluTanh, kSilu, kRelu };
 
@@ -148,14 +151,15 @@ class Kernels {
                                    TensorView d_gate, TensorView d_up) = 0;
 
   // Cross-entropy over a block of rows of this rank's vocabulary columns [vocabulary_begin, + logits.columns), in
-  // steps between which tensor-parallel ranks combine row_max (max) and then row_sum and target_logit (sum).
+  // steps between which tensor-parallel ranks combine row_max (max) and then row_sum and target_logit (sum). A row
+  // whose target is kIgnoredTarget bears no loss: its loss and its gradient are zero, whatever its logits.
   virtual void row_maximum(ConstTensorView logits, TensorView row_max) = 0;
   // row_sum = sum of exp(logit - row_max); target_logit = the target's logit if its column is here, else 0.
   virtual void softmax_sum(ConstTensorView logits, ConstTensorView row_max, std::span<const std::int32_t> targets,
                            std::int64_t vocabulary_begin, TensorView row_sum, TensorView target_logit) = 0;
   // loss[t] = log(row_sum) + row_max - target_logit.
   virtual void cross_entropy_loss(ConstTensorView row_max, ConstTensorView row_sum, ConstTensorView target_logit,
-                                  TensorView loss) = 0;
+                                  std::span<const std::int32_t> targets, TensorView loss) = 0;
   // logits := (softmax - onehot(target)) * scale, in place.
   virtual void cross_entropy_backward(TensorView logits, ConstTensorView row_max, ConstTensorView row_sum,
                                       std::span<const std::int32_t> targets, std::int64_t vocabulary_begin,

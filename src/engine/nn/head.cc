@@ -71,10 +71,14 @@ void block_loss(const UnitContext& context, const WeightViews& weights, const Lo
   kernels.softmax_sum(block.logits, block.row_max, block.targets, context.vocabulary_begin, block.row_sum,
                       block.target_logit);
   sum_over_tensor_ranks(context, sums);
-  kernels.cross_entropy_loss(block.row_max, block.row_sum, block.target_logit, block.losses);
+  kernels.cross_entropy_loss(block.row_max, block.row_sum, block.target_logit, block.targets, block.losses);
 }
 
 }  // namespace
+
+std::int64_t counted_targets(std::span<const std::int32_t> targets) {
+  return std::ranges::count_if(targets, [](std::int32_t target) { return target != kernels::kIgnoredTarget; });
+}
 
 void head_forward(const UnitContext& context, const WeightViews& weights, const SavedViews& saved) {
   norm_forward(context, kFinalNorm, weights, saved);

@@ -18,13 +18,16 @@ struct LossBuffers {
   kernels::TensorView losses;     // [1, T]: of every token
 };
 
+// How many of the targets bear a loss.
+std::int64_t counted_targets(std::span<const std::int32_t> targets);
+
 void head_forward(const UnitContext& context, const WeightViews& weights, const SavedViews& saved);
 void head_recompute(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
                     model::Recompute recompute);
 
-// Losses of all tokens, head weight gradient, and d_input [T, h]. loss_scale: 1 / (tokens of the global batch); it
-// enters the gradient of the logits, and nothing divides later. The sink's kHeadWeight is the tied accumulator where
-// embeddings are tied.
+// Losses of all tokens, head weight gradient, and d_input [T, h]. loss_scale: 1 / (tokens of the global batch that
+// bear a loss); it enters the gradient of the logits, and nothing divides later. The sink's kHeadWeight is the tied
+// accumulator where embeddings are tied.
 void head_backward_input(const UnitContext& context, const WeightViews& weights, const SavedViews& saved,
                          const LossBuffers& loss, double loss_scale, kernels::TensorView d_input, GradientSink& sink);
 

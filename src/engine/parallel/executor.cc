@@ -1,6 +1,7 @@
 #include "engine/parallel/executor.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "engine/nn/decoder.h"
 #include "engine/nn/embedding.h"
@@ -24,6 +25,7 @@ Executor::Executor(nn::RankContext& context, const RunPlan& run)
       evaluation_bookings_(run.table, run.layout, run.batch, run.inputs, run.rank, run.evaluation),
       at_(plan::coordinates_of(run.layout, run.rank)) {
   samples_.resize(static_cast<std::size_t>(plan::micro_batches(run.layout, run.batch)));
+  counted_targets_.resize(samples_.size());
 }
 
 void Executor::load_micro_batch(int micro_batch, std::span<const std::int32_t> inputs,
@@ -31,6 +33,26 @@ void Executor::load_micro_batch(int micro_batch, std::span<const std::int32_t> i
   TRIREME_CHECK_EQ(static_cast<std::int64_t>(samples.size()), run_.batch.micro_batch);
   state_.load_tokens(micro_batch, false, inputs, targets);
   samples_[static_cast<std::size_t>(micro_batch)].assign(samples.begin(), samples.end());
+  const std::int64_t counted = nn::counted_targets(targets);
+  TRIREME_CHECK(run_.inputs.masked_targets || counted == static_cast<std::int64_t>(targets.size()),
+                "ignored targets in a run that was planned without");
+  counted_targets_[static_cast<std::size_t>(micro_batch)] = counted;
+}
+
+// Replicas and micro-batches may hold different counts: the mean of the loss is over all of the step's.
+std::int64_t Executor::count_tokens() {
+  if (!run_.inputs.masked_targets) return plan::tokens_per_step(run_.batch);
+  std::int64_t count = std::accumulate(counted_targets_.begin(), counted_targets_.end(), std::int64_t{0});
+  if (context_.data.size() > 1) {
+    context_.data
+        .all_reduce(context_.device.stream(), reinterpret_cast<std::byte*>(&count), 1, DType::kI64,
+                    comm::Reduction::kSum)
+        ->wait();
+  }
+  if (count > 0) return count;
+  throw Error(ExitCode::kUsage, "train", fmt::format("step {}", inputs_.step),
+              "no token of the global batch bears a loss: every target is data.ignore",
+              "another data.ignore, a larger train.global_batch, or other data");
 }
 
 StepResult Executor::step(const StepInputs& inputs) {
@@ -38,6 +60,7 @@ StepResult Executor::step(const StepInputs& inputs) {
   evaluation_ = false;
   loss_sum_ = {};
   result_ = {};
+  counted_tokens_ = count_tokens();
   gradients_.begin_step();
   run_program(run_.step);
   return result_;
@@ -130,7 +153,7 @@ nn::UnitContext Executor::unit_context(const Instruction& instruction) {
 
 void Executor::execute_unit(const Instruction& instruction) {
   nn::UnitContext unit = unit_context(instruction);
-  loss_scale_ = 1.0 / static_cast<double>(plan::tokens_per_step(run_.batch));
+  loss_scale_ = 1.0 / static_cast<double>(counted_tokens_);
   if (fault) fault(unit, loss_scale_);
   const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
   GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
@@ -234,7 +257,7 @@ void Executor::gradient_norm() {
   sum_over(context_.pipeline, squares);
   sum_over(context_.data, loss_sum_);
   sum_over(context_.pipeline, loss_sum_);
-  result_.loss = loss_sum_.value() / static_cast<double>(plan::tokens_per_step(run_.batch));
+  result_.loss = loss_sum_.value() / static_cast<double>(counted_tokens_);
   result_.grad_norm = std::sqrt(squares.value());
   result_.clip_factor = optim::clip_factor(inputs_.optimizer, result_.grad_norm);
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.grad_norm)) {

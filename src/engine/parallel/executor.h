@@ -25,7 +25,7 @@ struct StepInputs {
 };
 
 struct StepResult {
-  double loss = 0.0;       // mean over the tokens of the global batch
+  double loss = 0.0;       // mean over the tokens of the global batch that bear one
   double grad_norm = 0.0;  // before clipping
   double clip_factor = 1.0;
 };
@@ -38,10 +38,12 @@ class Executor {
   RankState& state() { return state_; }
   const RunPlan& run() const { return run_; }
 
-  // Token ids of one micro-batch ([micro_batch * sequence]) and the global numbers of its samples.
+  // Token ids of one micro-batch ([micro_batch * sequence]) and the global numbers of its samples. A target of
+  // kernels::kIgnoredTarget bears no loss (inputs.masked_targets).
   void load_micro_batch(int micro_batch, std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
                         std::span<const std::uint64_t> samples);
   // One step over the loaded micro-batches. A loss or norm that is not finite: Error(kDiverged), weights unchanged.
+  // A global batch without a token that bears a loss: Error(kUsage).
   StepResult step(const StepInputs& inputs);
 
   // Sum of the losses of one micro-batch's tokens; no dropout, no gradient. Needs inputs.evaluation_micro_batches > 0.
@@ -64,6 +66,7 @@ class Executor {
   void recompute(const plan::Instruction& instruction, const nn::UnitContext& unit);
   nn::UnitContext unit_context(const plan::Instruction& instruction);
   void add_losses();
+  std::int64_t count_tokens();
 
   // Exchanges (executor_exchange.cc). Boundary buffers: of a chunk's output on its way to the next stage, of its
   // input's gradient on its way back.
@@ -98,12 +101,14 @@ class Executor {
   std::map<BoundaryKey, kernels::Buffer> boundaries_;
   std::vector<std::unique_ptr<comm::Request>> reductions_;  // running; waited for before the norm
   std::vector<std::vector<std::uint64_t>> samples_;         // by micro-batch
+  std::vector<std::int64_t> counted_targets_;               // by micro-batch
 
   // Of the step at hand.
   StepInputs inputs_;
   bool evaluation_ = false;
   const TakeLogits* take_logits_ = nullptr;
-  double loss_scale_ = 0.0;  // of each token's loss: 1 / (tokens of the global batch)
+  std::int64_t counted_tokens_ = 1;  // of the global batch, that bear a loss
+  double loss_scale_ = 0.0;          // of each token's loss: 1 / counted_tokens_
   ExactSum loss_sum_;
   StepResult result_;
 };

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "plan/program_check.h"
+#include "plan/tensor_flow.h"
 
 namespace trireme::parallel {
 
@@ -15,6 +16,7 @@ RunPlan make_run_plan(const model::Config& config, const plan::Layout& layout, c
               .rank = rank,
               .step = {},
               .evaluation = {}};
+  if (const Status status = plan::check_tensor_flow(run.table, layout); !status) throw Error(status.failure());
   run.step = plan::make_program(run.table, layout, batch, rank);
   run.evaluation = plan::make_evaluation_program(run.table, layout, batch, rank);
   for (const plan::RankProgram* program : {&run.step, &run.evaluation}) {

@@ -1,5 +1,7 @@
 #include "engine/train/rank_trainer.h"
 
+#include <algorithm>
+
 #include "engine/train/weights.h"
 
 namespace trireme::train {
@@ -31,7 +33,7 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
   const plan::Batch& batch = run_.config.batch;
   for (std::int64_t m = 0; m < plan::micro_batches(run_.config.layout, batch); ++m) {
     const std::int64_t first = parallel::first_sample(run_.config.layout, batch, step, dp_index_, m);
-    tokens_.fill_batch(sample_hook_ ? sample_hook_(first) : first, batch.micro_batch, inputs_, targets_);
+    fill(tokens_, sample_hook_ ? sample_hook_(first) : first);
     std::vector<std::uint64_t> samples;
     for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));
     rank_->executor().load_micro_batch(static_cast<int>(m), inputs_, targets_, samples);
@@ -48,10 +50,15 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
   return result;
 }
 
-ExactSum RankTrainer::validate(std::int64_t round) {
-  const std::int64_t micro_batch = run_.config.batch.micro_batch;
-  validation_->fill_batch(round * micro_batch, micro_batch, inputs_, targets_);
-  return rank_->executor().evaluate(inputs_, targets_);
+RankTrainer::Validation RankTrainer::validate(std::int64_t round) {
+  fill(*validation_, round * run_.config.batch.micro_batch);
+  return {.losses = rank_->executor().evaluate(inputs_, targets_), .tokens = nn::counted_targets(targets_)};
+}
+
+void RankTrainer::fill(const data::Sampler& tokens, std::int64_t first_sample) {
+  tokens.fill_batch(first_sample, run_.config.batch.micro_batch, inputs_, targets_);
+  if (run_.config.ignore < 0) return;
+  std::ranges::replace(targets_, static_cast<std::int32_t>(run_.config.ignore), kernels::kIgnoredTarget);
 }
 
 }  // namespace trireme::train

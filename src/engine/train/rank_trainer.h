@@ -24,10 +24,17 @@ class RankTrainer {
   // What the rank sent in its last step, and how long that took, by axis.
   const std::vector<comm::TrafficCount>& last_traffic() const { return last_traffic_; }
   const std::map<std::string, comm::AxisTimes>& last_times() const { return last_times_; }
-  // Sum of the losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
-  ExactSum validate(std::int64_t round);
+  // Losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
+  struct Validation {
+    ExactSum losses;
+    std::int64_t tokens = 0;  // that bear a loss
+  };
+  Validation validate(std::int64_t round);
 
  private:
+  // Fills inputs_ and targets_; a target that is data.ignore becomes kernels::kIgnoredTarget.
+  void fill(const data::Sampler& tokens, std::int64_t first_sample);
+
   const ResolvedRun& run_;
   const data::Sampler& tokens_;
   const data::Sampler* validation_;

@@ -114,6 +114,9 @@ std::vector<RunKey> model_and_data_keys() {
                [](RunConfig& c) -> std::string& { return c.train_tokens; }),
       text_key("data.validation", "token file for the validation loss; empty: none",
                [](RunConfig& c) -> std::string& { return c.validation_tokens; }),
+      integer_key<std::int64_t>(
+          "data.ignore", "token whose prediction bears no loss, such as padding; -1: none",
+          [](RunConfig& c) -> std::int64_t& { return c.ignore; }, -1),
   };
 }
 

@@ -26,6 +26,7 @@ struct RunConfig {
   // [data]
   std::string train_tokens;
   std::string validation_tokens;  // "": no validation
+  std::int64_t ignore = -1;       // targets of this token bear no loss; -1: none
   // [train]
   std::int64_t steps = 100;
   std::uint64_t seed = 1;

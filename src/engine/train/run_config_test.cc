@@ -61,7 +61,8 @@ TEST(RunConfig, WrongValuesNameTheRule) {
        {"[train]\nsteps = 0\n", "[train]\nsteps = 'x'\n", "[train]\nsteps = 1.5\n", "[optimizer]\nbeta1 = 1.0\n",
         "[optimizer]\nlearning_rate = -1.0\n", "[optimizer]\ndecay = 'cos'\n", "[layout]\nrecompute = 'some'\n",
         "[layout]\nsequence_parallel = 1\n", "[out]\ndirectory = 3\n", "[optimizer]\nwarmup_steps = 1000\n",
-        "[optimizer]\ndecay_steps = 5\n", "[optimizer]\nmin_learning_rate = 1.0\n", "[layout]\ntp = 3000000000\n"}) {
+        "[optimizer]\ndecay_steps = 5\n", "[optimizer]\nmin_learning_rate = 1.0\n", "[layout]\ntp = 3000000000\n",
+        "[data]\nignore = -2\n"}) {
     EXPECT_NE(refusal(kLeast + wrong), "") << wrong;
   }
   EXPECT_NE(refusal(kLeast, {{"train.steps", "many"}}), "");

@@ -190,12 +190,19 @@ class Run {
   std::optional<double> validation_loss(RankTrainer& rank) {
     const std::int64_t rounds = run_.config.validation_micro_batches;
     ExactSum sum;
+    std::int64_t tokens = 0;
     for (std::int64_t i = 0; i < rounds; ++i) {
       if (ranks() == 1 && stop_asked()) return std::nullopt;
-      sum.add(rank.validate(i));
+      const RankTrainer::Validation round = rank.validate(i);
+      sum.add(round.losses);
+      tokens += round.tokens;
     }
-    const plan::Batch& batch = run_.config.batch;
-    const double loss = sum.value() / static_cast<double>(rounds * batch.micro_batch * batch.sequence);
+    if (tokens == 0) {
+      throw Error(ExitCode::kUsage, "train", "validation",
+                  "no validation token bears a loss: every target is data.ignore",
+                  "another data.ignore, more train.validation_micro_batches, or other data");
+    }
+    const double loss = sum.value() / static_cast<double>(tokens);
     if (!std::isfinite(loss)) {
       throw Error(ExitCode::kDiverged, "train", "validation", fmt::format("the validation loss is {}", loss),
                   "lower optimizer.learning_rate, lengthen warm-up, or clip");
@@ -226,11 +233,18 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
   model::Config model_config = model::load_config(env, config.model_config).or_throw();
   if (options.layers > 0) model_config.layers = options.layers;
   if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
+  if (config.ignore >= model_config.vocabulary) {
+    throw Error(Failure{.option = "data.ignore",
+                        .value = fmt::format("{}", config.ignore),
+                        .rule = fmt::format("the model's vocabulary has {} tokens", model_config.vocabulary),
+                        .nearest = fmt::format("{}", model_config.vocabulary - 1)});
+  }
   run.plan = parallel::make_run_plan(
       model_config, config.layout, config.batch,
       {.threads = static_cast<int>(run.config.threads),
        .compute = DType::kF32,
-       .evaluation_micro_batches = config.validation_tokens.empty() ? 0 : config.validation_micro_batches},
+       .evaluation_micro_batches = config.validation_tokens.empty() ? 0 : config.validation_micro_batches,
+       .masked_targets = config.ignore >= 0},
       0);
   return run;
 }

@@ -192,6 +192,49 @@ TEST_F(Trainer, SequenceParallelRanksTrainAndValidate) {
   EXPECT_EQ(Ledger::first_difference(outcome.predicted, outcome.counted), "");
 }
 
+// A common letter bears no loss: other losses than with it, the same ones on any layout.
+TEST_F(Trainer, TokensThatAreIgnoredBearNoLoss) {
+  const TrainOutcome all = run();
+  const Settings ignore{{"data.ignore", fmt::format("{}", static_cast<int>('o'))}, {"out.overwrite", "true"}};
+  const TrainOutcome some = run(ignore);
+  EXPECT_NE(some.last->loss, all.last->loss);
+  EXPECT_NE(*some.validation_loss, *all.validation_loss);
+  EXPECT_EQ(some.last->tokens, all.last->tokens);  // processed
+  EXPECT_NE(env_.read_file("out/run.toml").find("ignore = 111"), std::string::npos);
+  const std::vector<std::string> one = curve_of(env_);
+  for (const char* degree : {"layout.dp", "layout.tp", "layout.pp"}) {
+    Settings settings = ignore;
+    settings.emplace_back(degree, "2");
+    const TrainOutcome outcome = run(settings);
+    EXPECT_NEAR(outcome.last->loss, some.last->loss, 1e-4) << degree;
+    EXPECT_NEAR(*outcome.validation_loss, *some.validation_loss, 1e-4) << degree;
+    EXPECT_TRUE(degree != std::string("layout.pp") || curve_of(env_) == one);
+  }
+}
+
+TEST_F(Trainer, ATextWithoutATokenThatBearsALossIsRefused) {
+  env_.put_file("flat.txt", std::string(4000, 'a'));
+  data::tokenize_text(env_, {.text_path = "flat.txt", .out_directory = "flat", .progress = {}}).or_throw();
+  const std::string a = fmt::format("{}", static_cast<int>('a'));
+  for (const char* dp : {"1", "2"}) {
+    const auto [code, message] =
+        refusal({{"data.train", "flat/train.bin"}, {"data.ignore", a}, {"layout.dp", dp}, {"out.overwrite", "true"}});
+    EXPECT_EQ(code, ExitCode::kUsage) << message;
+    EXPECT_NE(message.find("step 1: no token of the global batch bears a loss"), std::string::npos) << message;
+  }
+  const auto [code, message] =
+      refusal({{"data.validation", "flat/validation.bin"}, {"data.ignore", a}, {"out.overwrite", "true"}});
+  EXPECT_EQ(code, ExitCode::kUsage) << message;
+  EXPECT_NE(message.find("no validation token bears a loss"), std::string::npos) << message;
+}
+
+TEST_F(Trainer, AnIgnoredTokenIsOfTheVocabulary) {
+  EXPECT_EQ(refusal({{"data.ignore", "256"}}).second,
+            "data.ignore = 256: the model's vocabulary has 256 tokens; "
+            "nearest legal: 255");
+  EXPECT_EQ(refusal({{"data.ignore", "255"}, {"train.steps", "1"}}).first, ExitCode::kDone);
+}
+
 TEST_F(Trainer, AStopOfSeveralRanksEndsAllOfThem) {
   const TrainOutcome outcome = run({{"layout.dp", "2"}}, true);
   EXPECT_TRUE(outcome.interrupted);

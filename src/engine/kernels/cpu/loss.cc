@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "engine/kernels/cpu/cpu_kernels.h"
@@ -11,6 +12,10 @@ using cpu::parallel_for;
 using cpu::readable;
 using cpu::Rows;
 using cpu::writable;
+
+bool ignored(std::span<const std::int32_t> targets, std::int64_t t) {
+  return targets[static_cast<std::size_t>(t)] == kIgnoredTarget;
+}
 
 }  // namespace
 
@@ -36,13 +41,16 @@ void CpuKernels::softmax_sum(ConstTensorView logits, ConstTensorView row_max, st
 }
 
 void CpuKernels::cross_entropy_loss(ConstTensorView row_max, ConstTensorView row_sum, ConstTensorView target_logit,
-                                    TensorView loss) {
+                                    std::span<const std::int32_t> targets, TensorView loss) {
   const std::int64_t n = loss.columns;
+  TRIREME_CHECK_EQ(static_cast<std::int64_t>(targets.size()), n);
   const float* most = readable(row_max, 1, n, "row_max").data;
   const float* sums = readable(row_sum, 1, n, "row_sum").data;
   const float* chosen = readable(target_logit, 1, n, "target_logit").data;
   float* result = writable(loss, 1, n, "loss").data;
-  for (std::int64_t t = 0; t < n; ++t) result[t] = std::log(sums[t]) + most[t] - chosen[t];
+  for (std::int64_t t = 0; t < n; ++t) {
+    result[t] = ignored(targets, t) ? 0.0f : std::log(sums[t]) + most[t] - chosen[t];
+  }
 }
 
 void CpuKernels::cross_entropy_backward(TensorView logits, ConstTensorView row_max, ConstTensorView row_sum,
@@ -53,6 +61,10 @@ void CpuKernels::cross_entropy_backward(TensorView logits, ConstTensorView row_m
   const float* most = readable(row_max, 1, logits.rows, "row_max").data;
   const float* sums = readable(row_sum, 1, logits.rows, "row_sum").data;
   parallel_for(threads_, logits.rows, [&](std::int64_t t) {
+    if (ignored(targets, t)) {
+      std::fill_n(rows.row(t), logits.columns, 0.0f);
+      return;
+    }
     simd::softmax_gradient(rows.row(t), most[t], sums[t], static_cast<float>(scale),
                            targets[static_cast<std::size_t>(t)] - vocabulary_begin, logits.columns);
   });

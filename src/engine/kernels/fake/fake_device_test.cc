@@ -138,7 +138,7 @@ void run_layer_kernels(Kernels& k, Pool& pool, std::vector<TensorView>& results)
     k.attention_forward({shape, x, keys, values, out, log_sum_exp, scratch});
     k.attention_backward({shape, x, keys, values, out, log_sum_exp, y, d_q, d_k, d_v, scratch});
   }
-  const auto targets = pool.ids({0, 5, 2, 1});
+  const auto targets = pool.ids({0, 5, kIgnoredTarget, 1});
   const TensorView logits = pool.random(4, 6);
   const TensorView row_max = pool.zeros(1, 4);
   const TensorView row_sum = pool.zeros(1, 4);
@@ -146,7 +146,7 @@ void run_layer_kernels(Kernels& k, Pool& pool, std::vector<TensorView>& results)
   const TensorView loss = pool.zeros(1, 4);
   k.row_maximum(logits, row_max);
   k.softmax_sum(logits, row_max, targets, 0, row_sum, target_logit);
-  k.cross_entropy_loss(row_max, row_sum, target_logit, loss);
+  k.cross_entropy_loss(row_max, row_sum, target_logit, targets, loss);
   k.cross_entropy_backward(logits, row_max, row_sum, targets, 0, 0.5);
   for (const TensorView& view : {y, again, stats, d_x, d_weight, d_bias, d_gate, act, out, log_sum_exp, d_q, d_k, d_v,
                                  logits, row_max, row_sum, target_logit, loss}) {

@@ -161,8 +161,8 @@ void FakeKernels::softmax_sum(ConstTensorView logits, ConstTensorView row_max, s
   queue(&Kernels::softmax_sum, logits, row_max, targets, vocabulary_begin, row_sum, target_logit);
 }
 void FakeKernels::cross_entropy_loss(ConstTensorView row_max, ConstTensorView row_sum, ConstTensorView target_logit,
-                                     TensorView loss) {
-  queue(&Kernels::cross_entropy_loss, row_max, row_sum, target_logit, loss);
+                                     std::span<const std::int32_t> targets, TensorView loss) {
+  queue(&Kernels::cross_entropy_loss, row_max, row_sum, target_logit, targets, loss);
 }
 void FakeKernels::cross_entropy_backward(TensorView logits, ConstTensorView row_max, ConstTensorView row_sum,
                                          std::span<const std::int32_t> targets, std::int64_t vocabulary_begin,

@@ -49,7 +49,7 @@ class FakeKernels : public Kernels {
   void softmax_sum(ConstTensorView logits, ConstTensorView row_max, std::span<const std::int32_t> targets,
                    std::int64_t vocabulary_begin, TensorView row_sum, TensorView target_logit) override;
   void cross_entropy_loss(ConstTensorView row_max, ConstTensorView row_sum, ConstTensorView target_logit,
-                          TensorView loss) override;
+                          std::span<const std::int32_t> targets, TensorView loss) override;
   void cross_entropy_backward(TensorView logits, ConstTensorView row_max, ConstTensorView row_sum,
                               std::span<const std::int32_t> targets, std::int64_t vocabulary_begin,
                               double scale) override;

@@ -19,6 +19,10 @@ std::int64_t target_column(std::span<const std::int32_t> targets, std::int64_t t
   return targets[static_cast<std::size_t>(t)] - vocabulary_begin;
 }
 
+bool ignored(std::span<const std::int32_t> targets, std::int64_t t) {
+  return targets[static_cast<std::size_t>(t)] == kIgnoredTarget;
+}
+
 }  // namespace
 
 void ReferenceKernels::row_maximum(ConstTensorView logits, TensorView row_max) {
@@ -53,7 +57,9 @@ void ReferenceKernels::softmax_sum(ConstTensorView logits, ConstTensorView row_m
 }
 
 void ReferenceKernels::cross_entropy_loss(ConstTensorView row_max, ConstTensorView row_sum,
-                                          ConstTensorView target_logit, TensorView loss) {
+                                          ConstTensorView target_logit, std::span<const std::int32_t> targets,
+                                          TensorView loss) {
+  TRIREME_CHECK_EQ(static_cast<std::int64_t>(targets.size()), loss.elements());
   with_type(loss.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t rows = loss.elements();
@@ -61,7 +67,9 @@ void ReferenceKernels::cross_entropy_loss(ConstTensorView row_max, ConstTensorVi
     const auto sum = readable_vector<T>(row_sum, rows, "row_sum");
     const auto logit = readable_vector<T>(target_logit, rows, "target_logit");
     const auto result = writable_vector<T>(loss, rows, "loss");
-    for (std::int64_t t = 0; t < rows; ++t) result[t] = std::log(sum[t]) + maximum[t] - logit[t];
+    for (std::int64_t t = 0; t < rows; ++t) {
+      result[t] = ignored(targets, t) ? T{0} : std::log(sum[t]) + maximum[t] - logit[t];
+    }
   });
 }
 
@@ -78,7 +86,8 @@ void ReferenceKernels::cross_entropy_backward(TensorView logits, ConstTensorView
       const std::int64_t target = target_column(targets, t, vocabulary_begin);
       for (std::int64_t j = 0; j < x.columns; ++j) {
         const T probability = std::exp(x(t, j) - maximum[t]) / sum[t];
-        x(t, j) = (j == target ? probability - T{1} : probability) * static_cast<T>(scale);
+        const T gradient = (j == target ? probability - T{1} : probability) * static_cast<T>(scale);
+        x(t, j) = ignored(targets, t) ? T{0} : gradient;
       }
     }
   });

@@ -19,13 +19,14 @@ class ReferenceLoss : public testing::Test {
  protected:
   double forward() {
     kernels_.row_maximum(logits_.view(), row_max_.view());
-    kernels_.softmax_sum(logits_.view(), row_max_.view(), kTargets, 0, row_sum_.view(), target_logit_.view());
-    kernels_.cross_entropy_loss(row_max_.view(), row_sum_.view(), target_logit_.view(), loss_.view());
+    kernels_.softmax_sum(logits_.view(), row_max_.view(), targets_, 0, row_sum_.view(), target_logit_.view());
+    kernels_.cross_entropy_loss(row_max_.view(), row_sum_.view(), target_logit_.view(), targets_, loss_.view());
     double sum = 0;
     for (double value : loss_.values) sum += value;
     return sum;
   }
   ReferenceKernels kernels_;
+  std::array<std::int32_t, 3> targets_ = kTargets;
   Tensor logits_ = Tensor::random(kRows, kVocabulary, "logits");
   Tensor row_max_ = Tensor(1, kRows);
   Tensor row_sum_ = Tensor(1, kRows);
@@ -77,7 +78,7 @@ TEST_F(ReferenceLoss, VocabularyHalvesCombineToTheWhole) {
   }
   EXPECT_EQ(logit.values, target_logit_.values);
   Tensor loss(1, kRows);
-  kernels_.cross_entropy_loss(combined.view(), sums.view(), logit.view(), loss.view());
+  kernels_.cross_entropy_loss(combined.view(), sums.view(), logit.view(), kTargets, loss.view());
   for (std::int64_t t = 0; t < kRows; ++t) EXPECT_NEAR(loss(0, t), loss_(0, t), 1e-15);
 
   for (std::int64_t half = 0; half < 2; ++half) {
@@ -85,6 +86,31 @@ TEST_F(ReferenceLoss, VocabularyHalvesCombineToTheWhole) {
                                     kTargets, half * kHalf, 1.0);
   }
   for (std::size_t i = 0; i < whole.values.size(); ++i) EXPECT_NEAR(logits_.values[i], whole.values[i], 1e-15);
+}
+
+// Rows without loss: the first, the last, all. Zeros are exact, whatever the logits, and on the rank of the other half
+// of the vocabulary too; the other rows are as they were.
+TEST_F(ReferenceLoss, IgnoredRowsHaveNeitherLossNorGradient) {
+  forward();
+  const Tensor losses = loss_;
+  Tensor gradient = logits_;
+  kernels_.cross_entropy_backward(gradient.view(), row_max_.view(), row_sum_.view(), kTargets, 0, 0.25);
+  for (const std::array<bool, 3>& ignored :
+       {std::array{true, false, false}, {false, false, true}, {true, true, true}}) {
+    for (std::size_t t = 0; t < targets_.size(); ++t) targets_[t] = ignored[t] ? kIgnoredTarget : kTargets[t];
+    forward();
+    Tensor halves = logits_;
+    halves(2, 1) = ignored[2] ? std::nan("") : halves(2, 1);
+    for (std::int64_t half : {0, 1}) {
+      kernels_.cross_entropy_backward(column_range(halves.view(), half * kVocabulary / 2, kVocabulary / 2),
+                                      row_max_.view(), row_sum_.view(), targets_, half * kVocabulary / 2, 0.25);
+    }
+    for (std::int64_t t = 0; t < kRows; ++t) {
+      const bool none = ignored[static_cast<std::size_t>(t)];
+      EXPECT_EQ(loss_(0, t), none ? 0.0 : losses(0, t));
+      for (std::int64_t j = 0; j < kVocabulary; ++j) EXPECT_EQ(halves(t, j), none ? 0.0 : gradient(t, j));
+    }
+  }
 }
 
 TEST_F(ReferenceLoss, LargeLogitsDoNotOverflow) {
@@ -97,6 +123,9 @@ TEST_F(ReferenceLoss, ShapesAreChecked) {
   EXPECT_THROW(kernels_.row_maximum(logits_.view(), wrong.view()), InternalError);
   EXPECT_THROW(kernels_.softmax_sum(logits_.view(), row_max_.view(), std::span(kTargets).first(2), 0, row_sum_.view(),
                                     target_logit_.view()),
+               InternalError);
+  EXPECT_THROW(kernels_.cross_entropy_loss(row_max_.view(), row_sum_.view(), target_logit_.view(),
+                                           std::span(kTargets).first(2), loss_.view()),
                InternalError);
   EXPECT_THROW(kernels_.cross_entropy_backward(logits_.view(), row_max_.view(), row_sum_.view(),
                                                std::span(kTargets).first(2), 0, 1.0),
