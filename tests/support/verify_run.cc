@@ -14,31 +14,34 @@ VerifyRun::VerifyRun() {
   use_family("llama");
 }
 
-void VerifyRun::use_model(model::Config config, std::int64_t kv_heads) {
+model::Config VerifyRun::config(const std::string& family) {
+  TRIREME_CHECK(family == "llama" || family == "gpt2", "no family {}", family);
+  model::Config config = family == "gpt2" ? model::small_gpt2() : model::small_llama();
   config.layers = 4;
   config.heads = 8;
-  config.kv_heads = kv_heads;
+  config.kv_heads = family == "gpt2" ? 8 : 2;
   config.head_dim = 4;
   config.hidden = 32;
   config.ffn = 64;
   config.vocabulary = 257;
   config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0.0;
+  return config;
+}
+
+void VerifyRun::use_config(const model::Config& config) {
   env_.put_file("config.json", model::to_hugging_face(config).dump(2));
 }
 
-void VerifyRun::use_family(const std::string& family) {
-  if (family == "gpt2") return use_model(model::small_gpt2(), 8);
-  TRIREME_CHECK_EQ(family, "llama");
-  use_model(model::small_llama(), 2);
-}
-
-train::VerifyReport VerifyRun::report(const Settings& more, const train::RankHooks& hooks, int steps) {
+train::ResolvedRun VerifyRun::resolved(const Settings& more) {
   Settings settings{{"model.config", "config.json"}, {"data.train", "data/train.bin"}, {"train.steps", "3"},
                     {"train.sequence", "16"},        {"train.global_batch", "8"},      {"train.micro_batch", "1"},
                     {"train.threads", "1"},          {"out.directory", "out"},         {"train.deadline", "20"}};
   settings.insert(settings.end(), more.begin(), more.end());
-  const train::ResolvedRun run = train::resolve_run(env_, train::make_run_config(Json::object(), settings).or_throw());
-  return train::verify(env_, log_, run, {.reference = {}, .steps = steps, .target_hooks = hooks});
+  return train::resolve_run(env_, train::make_run_config(Json::object(), settings).or_throw());
+}
+
+train::VerifyReport VerifyRun::report(const Settings& settings, const train::RankHooks& hooks, int steps) {
+  return train::verify(env_, log_, resolved(settings), {.reference = {}, .steps = steps, .target_hooks = hooks});
 }
 
 double worst_ratio(const train::VerifyReport& report) {

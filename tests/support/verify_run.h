@@ -16,13 +16,19 @@ class VerifyRun {
  public:
   VerifyRun();  // llama
 
-  // 4 layers, 8 heads, an odd vocabulary, no dropout. kv_heads: 8 for gpt2, 2 for llama.
-  void use_model(model::Config config, std::int64_t kv_heads);
-  void use_family(const std::string& family);  // "llama", "gpt2"
+  // 4 layers, 8 heads, an odd vocabulary, no dropout. family: "llama" (2 key/value heads) or "gpt2".
+  static model::Config config(const std::string& family);
+  void use_family(const std::string& family) { use_config(config(family)); }
+  void use_config(const model::Config& config);
 
   using Settings = std::vector<std::pair<std::string, std::string>>;
   // The layout of `settings` against 1 x 1 x 1, with 8 sequences of 16 tokens a step unless set otherwise.
   train::VerifyReport report(const Settings& settings, const train::RankHooks& hooks = {}, int steps = 2);
+
+  train::ResolvedRun resolved(const Settings& settings);
+
+  FakeEnv& env() { return env_; }
+  MemoryLog& log() { return log_; }
 
  private:
   FakeEnv env_;

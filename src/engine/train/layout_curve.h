@@ -51,6 +51,8 @@ struct RankHooks {
   std::function<void(parallel::RunPlan&)> plan = {};
   std::function<void(int rank, parallel::Executor&)> executor = {};
   std::function<std::int64_t(int rank, std::int64_t sample)> sample = {};  // which sample a rank reads instead
+  // Around each communicator of a rank: injected delays and failures.
+  std::function<std::unique_ptr<comm::Communicator>(int rank, std::unique_ptr<comm::Communicator>)> communicator = {};
 };
 
 // `run`'s layout for `steps` steps. compute: kF32 on the CPU, or kF64 in the plain loops (slow; one rank).

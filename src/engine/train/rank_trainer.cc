@@ -17,8 +17,12 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
   if (hooks.sample) {
     sample_hook_ = [hook = hooks.sample, rank](std::int64_t sample) { return hook(rank, sample); };
   }
+  comm::CommunicatorFactory made = factory;
+  if (hooks.communicator) {
+    made = [&](const comm::GroupName& name) { return hooks.communicator(rank, factory(name)); };
+  }
   const parallel::RankOptions options{.seed = run.config.seed};
-  rank_ = std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, factory);
+  rank_ = std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, made);
   if (hooks.executor) hooks.executor(rank, rank_->executor());
   if (run.config.model_weights.empty()) {
     initialise_weights(rank_->device(), rank_->plan(), run.config.seed, rank_->executor().state());
