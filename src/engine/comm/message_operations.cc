@@ -133,7 +133,7 @@ Collective::Collective(MessageWorld& world, std::shared_ptr<const MessageGroup> 
                        std::int64_t sequence, std::shared_ptr<RunningOperation> before,
                        std::shared_ptr<StagingTurns> turns)
     : RunningOperation(world, std::move(group), call, sequence, std::move(before)), turns_(std::move(turns)) {
-  const int window = world_.options().window;
+  const int direct = world_.options().direct_window;
   peers_.reserve(static_cast<std::size_t>(size()));
   for (int member = 0; member < size(); ++member) {
     if (member == index()) continue;
@@ -141,14 +141,14 @@ Collective::Collective(MessageWorld& world, std::shared_ptr<const MessageGroup> 
                       .word_out = lane(member, TagKind::kCall, 1),
                       .word_in = lane(member, TagKind::kCall, 1),
                       .word = {},
-                      .out = lane(member, TagKind::kScatter, window),
-                      .in = lane(member, TagKind::kScatter, window)});
+                      .out = lane(member, TagKind::kScatter, direct),
+                      .in = lane(member, TagKind::kScatter, reduces() ? world_.options().window : direct)});
   }
   words_out_ = own_word();
   if (reduces()) turn_ = turns_->draw();
   if (!gathers() || size() == 1) return;
-  ring_out_ = std::make_unique<Lane>(lane((index() + 1) % size(), TagKind::kGather, window));
-  ring_in_ = std::make_unique<Lane>(lane((index() + size() - 1) % size(), TagKind::kGather, window));
+  ring_out_ = std::make_unique<Lane>(lane((index() + 1) % size(), TagKind::kGather, direct));
+  ring_in_ = std::make_unique<Lane>(lane((index() + size() - 1) % size(), TagKind::kGather, direct));
   for (int distance = 0; distance < size(); ++distance) {
     const int owner = (index() + size() - distance) % size();
     for (std::int64_t number = 0; number < segments_of(share(owner)); ++number) {
@@ -353,7 +353,7 @@ Message::Message(MessageWorld& world, std::shared_ptr<const MessageGroup> group,
                  std::int64_t sequence, std::shared_ptr<RunningOperation> before)
     : RunningOperation(world, std::move(group), call, sequence, std::move(before)),
       peer_(peer),
-      lane_(lane(peer, TagKind::kMessage, world.options().window)) {}
+      lane_(lane(peer, TagKind::kMessage, world.options().direct_window)) {}
 
 std::string Message::late_text(const std::string& waited) const {
   return fmt::format("{} waited {} for the {} of {}", who(index()), waited,

@@ -46,6 +46,7 @@ MessageWorld::MessageWorld(std::shared_ptr<Transport> transport, Env& env, Messa
       options.segment.count >= 8 && options.segment.count % 8 == 0 && options.segment.count <= Transport::kMaxMessage,
       "segments of {} bytes", options.segment.count);
   TRIREME_CHECK_GT(options.window, 0);
+  TRIREME_CHECK_GT(options.direct_window, 0);
   TRIREME_CHECK_GT(options.staged_operations, 0);
   if (transport_->size() == 1) return;
   received_ = std::make_unique<Notice>();
@@ -109,6 +110,7 @@ bool MessageWorld::progress() {
 void MessageWorld::wait(RunningOperation& operation) {
   if (operation.complete()) return;
   check_alive(operation.text());
+  const Seconds deadline = options_.deadline;
   Seconds moved_at = env_.now();
   std::int64_t idle_polls = 0;
   while (!operation.complete()) {
@@ -119,11 +121,16 @@ void MessageWorld::wait(RunningOperation& operation) {
     }
     if (++idle_polls < kPollsBeforeYield) continue;
     const double waited = env_.now().count - moved_at.count;
-    if (waited > options_.deadline.count) {
-      die({ExitCode::kHang, operation.text(), operation.late_text(format_seconds(options_.deadline))});
+    if (waited > deadline.count) {
+      die({ExitCode::kHang, operation.text(), operation.late_text(format_seconds(deadline))});
     }
     std::this_thread::yield();  // ranks may be more than cores
   }
+}
+
+void MessageWorld::set_deadline(Seconds deadline) {
+  TRIREME_CHECK(deadline.count > 0, "a deadline of {} s", deadline.count);
+  options_.deadline = deadline;
 }
 
 void MessageWorld::check_notice() {

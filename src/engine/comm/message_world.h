@@ -34,7 +34,8 @@ namespace trireme::comm {
 struct MessageOptions {
   Seconds deadline{60};
   Bytes segment{256 << 10};   // the largest message; a multiple of 8 bytes
-  int window = 4;             // messages under way at once between two ranks, of an operation and direction
+  int window = 4;             // messages under way at once from a rank into staging memory, of an operation
+  int direct_window = 64;     // and between two ranks from or into an operation's own data, in one direction
   int staged_operations = 2;  // reductions of a communicator that may hold staging memory at once
 };
 
@@ -68,6 +69,9 @@ class MessageWorld {
   static std::unique_ptr<Communicator> make_communicator(const std::shared_ptr<MessageWorld>& world,
                                                          const GroupName& name);
 
+  // Of waits that begin later.
+  void set_deadline(Seconds deadline);
+
   // This rank has failed: the others throw Error(kRankLost) instead of waiting for their deadline. Throws nothing.
   void report_lost(const std::string& reason);
   // The end, in order: waits for all ranks; then every call refuses. Error if the world is dead or dies.
@@ -94,7 +98,7 @@ class MessageWorld {
 
   const std::shared_ptr<Transport> transport_;
   Env& env_;
-  const MessageOptions options_;
+  MessageOptions options_;
   std::unique_ptr<const Death> death_;                    // null while alive
   std::map<int, std::int64_t> shared_groups_;             // by world rank: how many groups are shared with it so far
   std::list<std::shared_ptr<RunningOperation>> running_;  // in the order of their start

@@ -1,5 +1,6 @@
 #include "engine/comm/message_world.h"
 
+#include <atomic>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -35,8 +36,10 @@ void expect_all_well(const std::vector<RankOutcome>& outcomes) {
 }
 
 // Segments of 128 bytes: all but the smallest buffers take several.
-const MessageOptions kOptions{.deadline = {20}, .segment = {128}, .window = 3, .staged_operations = 2};
-const MessageOptions kImpatient{.deadline = {0.3}, .segment = {128}, .window = 3, .staged_operations = 2};
+const MessageOptions kOptions{
+    .deadline = {20}, .segment = {128}, .window = 3, .direct_window = 5, .staged_operations = 2};
+const MessageOptions kImpatient{
+    .deadline = {0.3}, .segment = {128}, .window = 3, .direct_window = 5, .staged_operations = 2};
 
 // All collectives with one element type, on buffers that each round fills anew.
 template <class T>
@@ -170,6 +173,18 @@ TEST(MessageDeadline, AMissingRankIsNamedByAllThatWait) {
   }
 }
 
+TEST(MessageDeadline, MayBeChanged) {
+  const auto outcomes = run_messages(2, kOptions, [&](int rank, const auto& world) {
+    EXPECT_THROW(world->set_deadline(Seconds{0}), InternalError);
+    const auto c = MessageWorld::make_communicator(world, everybody(2));
+    c->barrier();
+    if (rank == 1) return;
+    world->set_deadline(Seconds{0.01});
+    c->barrier();
+  });
+  EXPECT_EQ(outcomes[0].message, "comm: barrier over data: waited 10.0 ms; ranks arrived: 0; missing: 1");
+}
+
 TEST(MessageDeadline, TheWorldIsDeadAfterwardsAndSaysWhy) {
   const auto outcomes = run_messages(2, kImpatient, [&](int rank, const auto& world) {
     const auto c = MessageWorld::make_communicator(world, everybody(2));
@@ -215,15 +230,22 @@ TEST(MessageDeadline, OfMessages) {
 
 // Data that stop after all have arrived.
 TEST(MessageDeadline, ARankThatStopsInTheMiddle) {
+  std::atomic<bool> given_up = false;
   const auto outcomes = run_messages(2, kImpatient, [&](int rank, const auto& world) {
     const auto c = MessageWorld::make_communicator(world, everybody(2));
     std::vector<double> values(3000);
     const auto request = c->all_gather({}, bytes_of(values), 3000, DType::kF64);
-    if (rank == 0) request->wait();
-    if (rank == 1) {
+    if (rank == 0) {
+      try {
+        request->wait();
+      } catch (const Error&) {
+        given_up = true;
+        throw;
+      }
+    } else {
       c->progress();
-      std::this_thread::sleep_for(std::chrono::milliseconds(600));
-      c->progress();
+      while (!given_up) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      while (true) c->progress();  // until it is told
     }
   });
   EXPECT_EQ(outcomes[0].code, ExitCode::kHang);
@@ -313,6 +335,7 @@ TEST(MessageWorld, NamesAreChecked) {
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.deadline = {0}}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.segment = {12}}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.window = 0}), InternalError);
+  EXPECT_THROW(MessageWorld(transport, posix_env(), {.direct_window = 0}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.staged_operations = 0}), InternalError);
   const auto world = std::make_shared<MessageWorld>(transport, posix_env(), kImpatient);
   const auto make = [&](std::vector<int> ranks) {

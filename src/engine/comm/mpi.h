@@ -53,6 +53,8 @@ class MpiWorld {
 
   // As MessageWorld::make_communicator(). Communicators may outlive the world; they refuse all calls then.
   std::unique_ptr<Communicator> make_communicator(const GroupName& name);
+  // Of waits that begin later, the end of MPI among them.
+  void set_deadline(Seconds deadline);
   // This rank has failed: the others end with kRankLost and the reason. Throws nothing.
   void report_lost(const std::string& reason);
   // The end, in order: waits for all ranks, then ends MPI. Error if the world is dead or dies.

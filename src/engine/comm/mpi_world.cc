@@ -87,12 +87,14 @@ std::unique_ptr<Communicator> MpiWorld::make_communicator(const GroupName& name)
   return MessageWorld::make_communicator(world_, name);
 }
 
+void MpiWorld::set_deadline(Seconds deadline) { world_->set_deadline(deadline); }
+
 void MpiWorld::report_lost(const std::string& reason) { world_->report_lost(reason); }
 
 void MpiWorld::shut_down() {
   world_->close();
   ended_ = true;
-  watched(options_, options_.messages.deadline, "the end of MPI", [&] { library_->end(); });
+  watched(options_, world_->options().deadline, "the end of MPI", [&] { library_->end(); });
 }
 
 }  // namespace trireme::comm

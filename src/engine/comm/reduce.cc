@@ -23,10 +23,9 @@ T combine(T a, T b) {
 
 // In blocks that stay in the first cache level; the order of an element's sum does not depend on them.
 template <Reduction How, class T>
-void reduce_blocks(std::span<const std::byte* const> sources, std::byte* destination, Share share) {
+void reduce_blocks(std::span<const std::byte* const> sources, std::span<std::byte* const> destinations, Share share) {
   constexpr std::int64_t kBlock = 1024;
   std::array<T, kBlock> sum;
-  T* const result = reinterpret_cast<T*>(destination);
   for (std::int64_t begin = share.begin; begin < share.end; begin += kBlock) {
     const std::int64_t count = std::min(kBlock, share.end - begin);
     std::copy_n(reinterpret_cast<const T*>(sources.front()) + begin, count, sum.data());
@@ -37,14 +36,17 @@ void reduce_blocks(std::span<const std::byte* const> sources, std::byte* destina
         value = combine<How>(value, addend[i]);
       }
     }
-    std::copy_n(sum.data(), count, result + begin);
+    for (std::byte* destination : destinations) {
+      std::copy_n(sum.data(), count, reinterpret_cast<T*>(destination) + begin);
+    }
   }
 }
 
 template <class T>
-void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources, std::byte* destination, Share share) {
-  if (reduction == Reduction::kMax) return reduce_blocks<Reduction::kMax, T>(sources, destination, share);
-  reduce_blocks<Reduction::kSum, T>(sources, destination, share);
+void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources,
+                  std::span<std::byte* const> destinations, Share share) {
+  if (reduction == Reduction::kMax) return reduce_blocks<Reduction::kMax, T>(sources, destinations, share);
+  reduce_blocks<Reduction::kSum, T>(sources, destinations, share);
 }
 
 }  // namespace
@@ -57,19 +59,24 @@ void check_reduction(DType dtype, Reduction reduction) {
 }
 
 void reduce_in_order(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
-                     std::byte* destination, Share share) {
+                     std::span<std::byte* const> destinations, Share share) {
   check_reduction(dtype, reduction);
   TRIREME_CHECK(!sources.empty());
   switch (dtype) {
     case DType::kF32:
-      return reduce_typed<float>(reduction, sources, destination, share);
+      return reduce_typed<float>(reduction, sources, destinations, share);
     case DType::kF64:
-      return reduce_typed<double>(reduction, sources, destination, share);
+      return reduce_typed<double>(reduction, sources, destinations, share);
     case DType::kI32:
-      return reduce_typed<std::int32_t>(reduction, sources, destination, share);
+      return reduce_typed<std::int32_t>(reduction, sources, destinations, share);
     default:
-      return reduce_typed<std::int64_t>(reduction, sources, destination, share);
+      return reduce_typed<std::int64_t>(reduction, sources, destinations, share);
   }
+}
+
+void reduce_in_order(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
+                     std::byte* destination, Share share) {
+  reduce_in_order(dtype, reduction, sources, std::span(&destination, 1), share);
 }
 
 }  // namespace trireme::comm

@@ -14,8 +14,10 @@ namespace trireme::comm {
 // Sums of F32, F64, I32 and I64; maxima of F32 and F64 (InternalError otherwise).
 void check_reduction(DType dtype, Reduction reduction);
 
-// destination[e] = ((source 0 [e] + source 1 [e]) + source 2 [e]) + ... for e in `share`, in the element type; likewise
-// the maximum. All are whole buffers; destination may be one of the sources. Integers wrap around.
+// destination[e] = ((source 0 [e] + source 1 [e]) + source 2 [e]) + ... for e in `share`, in the element type, in every
+// destination; likewise the maximum. All are whole buffers; destinations may be sources. Integers wrap around.
+void reduce_in_order(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
+                     std::span<std::byte* const> destinations, Share share);
 void reduce_in_order(DType dtype, Reduction reduction, std::span<const std::byte* const> sources,
                      std::byte* destination, Share share);
 

@@ -22,7 +22,7 @@ TEST(ThreadDeadline, AMissingRankIsNamedByAllThatWait) {
   const auto outcomes = run_ranks(3, [&](int rank) {
     const auto communicator = world.make_communicator(everybody(3), rank);
     std::vector<float> values(5);
-    if (rank != 1) all_reduce(*communicator, values);
+    if (rank != 1) all_reduce(*communicator, values)->wait();
   });
   EXPECT_FALSE(outcomes[1].failed);
   for (const int rank : {0, 2}) {
@@ -92,6 +92,24 @@ TEST(ThreadDeadline, ARequestOfADeadWorldSaysSo) {
   }
 }
 
+TEST(ThreadDeadline, MayBeChanged) {
+  ThreadWorld world(2, kLong);
+  EXPECT_THROW(world.set_deadline(Seconds{0}), InternalError);
+  const auto communicator = world.make_communicator(everybody(2), 0);
+  const auto early = run_ranks(2, [&](int rank) {
+    if (rank == 0) communicator->barrier();  // under the first deadline, and ends well
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      world.set_deadline(Seconds{0.01});
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      world.make_communicator(everybody(2), 1)->barrier();
+    }
+  });
+  for (const RankOutcome& outcome : early) EXPECT_FALSE(outcome.failed) << outcome.message;
+  const std::string late = run_ranks(1, [&](int) { communicator->barrier(); })[0].message;
+  EXPECT_EQ(late, "comm: barrier over data: waited 10.0 ms; ranks arrived: 0; missing: 1");
+}
+
 // Runs two ranks whose calls do not agree; both must name both calls.
 void expect_disagreement(const std::function<void(int, Communicator&)>& body, const std::string& call_0,
                          const std::string& call_1) {
@@ -152,6 +170,30 @@ TEST(ThreadWorld, ALostRankEndsTheWaitOfTheOthers) {
     EXPECT_EQ(outcomes[static_cast<std::size_t>(rank)].code, ExitCode::kRankLost);
     const std::string& message = outcomes[static_cast<std::size_t>(rank)].message;
     EXPECT_NE(message.find("rank 2 was lost: NaN in the loss"), std::string::npos) << message;
+  }
+}
+
+// A rank that fails frees its data while others may be at them.
+TEST(ThreadWorld, DeathWhileSegmentsAreWorkedOn) {
+  for (int round = 0; round < 40; ++round) {
+    ThreadWorld world(3, kLong);
+    const auto outcomes = run_ranks(3, [&](int rank) {
+      const auto communicator = world.make_communicator(everybody(3), rank);
+      std::vector<std::vector<float>> values(4, std::vector<float>(200'000, 1.0F));
+      std::vector<std::unique_ptr<Request>> requests;
+      for (auto& data : values) requests.push_back(all_reduce(*communicator, data));
+      if (rank == 2) {
+        for (int i = 0; i < 100 * round; ++i) std::this_thread::yield();
+        world.report_lost(2, "NaN in the loss");
+        return;
+      }
+      for (const auto& request : requests) request->wait();
+      communicator->barrier();
+    });
+    for (const std::size_t rank : {0U, 1U}) {
+      EXPECT_EQ(outcomes[rank].code, ExitCode::kRankLost);
+      EXPECT_NE(outcomes[rank].message.find("rank 2 was lost: NaN in the loss"), std::string::npos);
+    }
   }
 }
 

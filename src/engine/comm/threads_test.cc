@@ -127,7 +127,9 @@ TEST_P(ThreadCollectives, BroadcastFromEachRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ThreadCollectives,
-                         testing::Combine(testing::Values(1, 2, 3, 5, 7), testing::Values(0, 1, 5, 3001)));
+                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 7, 8), testing::Values(0, 1, 5, 3001)));
+INSTANTIATE_TEST_SUITE_P(Segments, ThreadCollectives,
+                         testing::Combine(testing::Values(2, 3, 8), testing::Values(100'003)));
 
 TEST(ThreadCommunicator, GroupsOfOneWorldAreIndependent) {
   // Four ranks as 2 x 2: rank r is in a tensor group {r / 2 * 2, + 1} and a data group {r % 2, + 2}.
