@@ -20,8 +20,8 @@
 namespace trireme::telemetry {
 
 struct OperationRecord {
-  // Which operation of its group, as this rank counts them, from 1. Members of a group that does collectives alone agree
-  // on it: the one with the smallest number is who the others wait for.
+  // Which operation of its group, as this rank counts them, from 1. Members of a group that does collectives alone
+  // agree on it: the one with the smallest number is who the others wait for.
   std::int64_t sequence = 0;
   std::string axis;
   std::vector<int> ranks;  // of the group, world ranks by index

@@ -180,6 +180,11 @@ void run_case(const std::string& name, MpiWorld& world) {
   const auto communicator = world.make_communicator(everybody(size));
   if (name == "collectives") return run_collectives(*communicator);
   if (name == "missing") return rank == 1 ? stay_away() : sum_of_five(*communicator);
+  if (name == "set_deadline") {  // of 20 s before
+    sum_of_five(*communicator);
+    world.set_deadline(Seconds{1});
+    return rank == 1 ? stay_away() : sum_of_five(*communicator);
+  }
   if (name == "killed") {
     communicator->barrier();
     if (rank == 1) raise(SIGKILL);

@@ -34,8 +34,8 @@ Phases ring_phases(const PhaseContext& context, const Ring& ring) {
   return phases;
 }
 
-// Members in pairs beyond a power of two: the odd ones give their data to the even ones and get the sum back. The others
-// are numbered anew and exchange with the partner whose number differs in bit 0, 1, 2, ...
+// Members in pairs beyond a power of two: the odd ones give their data to the even ones and get the sum back. The
+// others are numbered anew and exchange with the partner whose number differs in bit 0, 1, 2, ...
 Phases doubling_phases(const PhaseContext& context) {
   const int index = context.inner.index();
   const int size = context.inner.size();

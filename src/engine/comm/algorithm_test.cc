@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "engine/comm/counting.h"
+#include "engine/comm/faults.h"
 #include "engine/comm/message_world.h"
 #include "engine/comm/test_ranks.h"
 #include "engine/comm/test_transport.h"
@@ -339,6 +340,35 @@ TEST_P(EachAlgorithm, AMissingRankEndsTheSumForGood) {
         << message;
     EXPECT_NE(message.find("waited 300.0 ms"), std::string::npos) << message;
   }
+}
+
+TEST_P(EachAlgorithm, AFailingMessageEndsTheSum) {
+  ThreadWorld world(3, Seconds{0.3});
+  const FaultPlan plan{.faults = {{"data", Operation::kSend, 3, FailFault{"link down"}}}};
+  const auto outcomes = run_ranks(3, [&](int rank) {
+    auto faulty = make_faulty_communicator(world.make_communicator(everybody(3), rank),
+                                           std::make_shared<FaultState>(rank == 0 ? plan : FaultPlan{}));
+    const auto c = make_algorithm_communicator(std::move(faulty), GetParam(), hosts(3, 0), kSmall);
+    std::vector<float> values(500);
+    const auto request = c->all_reduce({}, bytes_of(values), 500, DType::kF32, Reduction::kSum);
+    request->wait();
+  });
+  EXPECT_EQ(outcomes[0].code, ExitCode::kRankLost);
+  EXPECT_NE(outcomes[0].message.find("all-reduce (sum) of 500 F32 over data ("), std::string::npos);
+  EXPECT_NE(outcomes[0].message.find("injected: link down"), std::string::npos) << outcomes[0].message;
+  for (const RankOutcome& outcome : outcomes) EXPECT_TRUE(outcome.failed);
+}
+
+TEST_P(EachAlgorithm, LargeBuffersInSegmentsOfTheDefaultLength) {
+  constexpr std::int64_t kCount = (1 << 19) + 7;
+  expect_all_well(run(3, {GetParam(), 2, {}}, [&](int rank, Communicator& c) {
+    std::vector<std::int32_t> values(kCount);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i) * (rank + 1);
+    c.all_reduce({}, bytes_of(values), kCount, DType::kI32, Reduction::kSum)->wait();
+    bool all = true;
+    for (std::size_t i = 0; i < values.size(); ++i) all = all && values[i] == 6 * static_cast<std::int32_t>(i);
+    EXPECT_TRUE(all);
+  }));
 }
 
 TEST_P(EachAlgorithm, RanksThatDisagreeFindOut) {

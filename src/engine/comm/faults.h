@@ -1,7 +1,7 @@
 #pragma once
 
-// Planned faults and a simulated link: a decorator of any communicator, for drills and tests. What is planned happens at
-// the same call in every run.
+// Planned faults and a simulated link: a decorator of any communicator, for drills and tests. What is planned happens
+// at the same call in every run.
 //
 // The link. Each axis has one, with a direction out and one in. A transfer occupies its direction for bytes / rate;
 // transfers of a direction follow one another; the latency comes on top and overlaps with the next transfer. Thus an

@@ -1,5 +1,6 @@
 #include "engine/comm/message_world.h"
 
+#include <atomic>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -229,15 +230,22 @@ TEST(MessageDeadline, OfMessages) {
 
 // Data that stop after all have arrived.
 TEST(MessageDeadline, ARankThatStopsInTheMiddle) {
+  std::atomic<bool> given_up = false;
   const auto outcomes = run_messages(2, kImpatient, [&](int rank, const auto& world) {
     const auto c = MessageWorld::make_communicator(world, everybody(2));
     std::vector<double> values(3000);
     const auto request = c->all_gather({}, bytes_of(values), 3000, DType::kF64);
-    if (rank == 0) request->wait();
-    if (rank == 1) {
+    if (rank == 0) {
+      try {
+        request->wait();
+      } catch (const Error&) {
+        given_up = true;
+        throw;
+      }
+    } else {
       c->progress();
-      std::this_thread::sleep_for(std::chrono::milliseconds(600));
-      c->progress();
+      while (!given_up) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      while (true) c->progress();  // until it is told
     }
   });
   EXPECT_EQ(outcomes[0].code, ExitCode::kHang);

@@ -111,7 +111,7 @@ void Group::notify() {
 }
 
 Post Group::post_collective(int index, const Call& call) {
-  const Lock lock(world_.mutex_);
+  Lock lock(world_.mutex_);
   check_alive(call);
   const auto self = static_cast<std::size_t>(index);
   const auto number = static_cast<std::size_t>(posted_[self] - met_);
@@ -130,13 +130,13 @@ Post Group::post_collective(int index, const Call& call) {
     gathering_.pop_front();
     ++met_;
   }
-  arrive(exchange, index, self, call);
+  arrive(lock, exchange, index, self, call);
   return {.exchange = exchange, .call = call, .index = index};
 }
 
 Post Group::post_message(int index, int peer, const Call& call) {
   const bool sends = call.operation == Operation::kSend;
-  const Lock lock(world_.mutex_);
+  Lock lock(world_.mutex_);
   check_alive(call);
   Queue& waiting = channels_[sends ? std::pair(index, peer) : std::pair(peer, index)];
   if (waiting.empty() || waiting.front()->call.operation == call.operation) {
@@ -144,7 +144,7 @@ Post Group::post_message(int index, int peer, const Call& call) {
                                                           .data = std::vector<std::byte*>(2),
                                                           .arrived = std::vector<bool>(name_.ranks.size()),
                                                           .missing = 2}));
-    arrive(waiting.back(), index, sends ? 0 : 1, call);
+    arrive(lock, waiting.back(), index, sends ? 0 : 1, call);
     return {.exchange = waiting.back(), .call = call, .index = index, .peer = peer};
   }
   const std::shared_ptr<Exchange> exchange = waiting.front();
@@ -152,17 +152,30 @@ Post Group::post_message(int index, int peer, const Call& call) {
     disagree(peer, exchange->call, index, call);
   }
   waiting.pop_front();
-  arrive(exchange, index, sends ? 0 : 1, call);
+  arrive(lock, exchange, index, sends ? 0 : 1, call);
   return {.exchange = exchange, .call = call, .index = index, .peer = peer};
 }
 
-void Group::arrive(const std::shared_ptr<Exchange>& exchange, int index, std::size_t place, const Call& call) {
+void Group::arrive(Lock& lock, const std::shared_ptr<Exchange>& exchange, int index, std::size_t place,
+                   const Call& call) {
   exchange->data[place] = call.data;
   exchange->arrived[static_cast<std::size_t>(index)] = true;
   if (--exchange->missing > 0) return;
   exchange->segments = segments_of(call, static_cast<int>(exchange->data.size()));
-  if (exchange->segments == 0) exchange->completed_at = Clock::now();
-  if (exchange->segments > 0) moving_.push_back(exchange);
+  if (exchange->segments > 0 && call.count * dtype_size(call.dtype) > kSegmentBytes) {
+    moving_.push_back(exchange);
+    return notify();
+  }
+  exchange->claimed = exchange->segments;
+  if (exchange->segments > 0) {
+    lock.unlock();
+    for (std::int64_t number = 0; number < exchange->segments; ++number) {
+      work_on_segment(exchange->call, exchange->data, number);
+    }
+    lock.lock();
+  }
+  exchange->finished = exchange->segments;
+  exchange->completed_at = Clock::now();
   notify();
 }
 

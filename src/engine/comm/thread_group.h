@@ -4,8 +4,9 @@
 // moved. Everything is guarded by one mutex a world; data are read and written outside of it.
 //
 // Whoever finds segments to do does them (segments.h): a rank that waits moves the data of all, so an exchange that all
-// ranks have posted needs only one of them to look at its group. Once the world is dead no segment is begun any more; a
-// wait that ends so ends after those that others are at.
+// ranks have posted needs only one of them to look at its group. What is no longer than a segment does not need even
+// that: the rank that posts last does it at once. Once the world is dead no segment is begun any more; a wait that ends
+// so ends after those that others are at.
 
 #include <atomic>
 #include <condition_variable>
@@ -114,8 +115,8 @@ class Group {
   Death late(const Post& post, Seconds deadline) const;
   void check_alive(const Call& call) const;
   [[noreturn]] void disagree(int a, const Call& a_call, int b, const Call& b_call);
-  // With the mutex held.
-  void arrive(const std::shared_ptr<Exchange>& exchange, int index, std::size_t place, const Call& call);
+  // With the mutex held. arrive() and do_one_segment() work without it.
+  void arrive(Lock& lock, const std::shared_ptr<Exchange>& exchange, int index, std::size_t place, const Call& call);
   std::optional<Claim> claim_locked();
   void finish_locked(const Claim& claim);
   bool do_one_segment(Lock& lock);

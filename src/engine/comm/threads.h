@@ -5,11 +5,11 @@
 //
 // An operation starts when it is called, and its Request comes back at once; many may be outstanding. When all of its
 // ranks have called it, its data move in segments, each by the thread of any rank of the group that waits, asks done()
-// or calls progress(): a rank that computes meanwhile is not needed, nor is a thread or core beside the ranks'. Until a
-// rank has waited for an operation, others may read and write the data that it gave: nobody else may, itself included.
-// The k-th collectives that the ranks of a group call are one operation, and messages between two ranks meet in the
-// order of their calls. Data are host memory; the stream is ignored. A wait counts its deadline from the last segment
-// that it did itself.
+// or calls progress(): a rank that computes meanwhile is not needed, nor is a thread or core beside the ranks'. Buffers
+// of at most 64 KiB move in the last rank's call. Until a rank has waited for an operation, its peers read and write
+// the data that it gave: it does not write them itself, nor read what it is to receive. The k-th collectives that the
+// ranks of a group call are one operation, and messages between two ranks meet in the order of their calls. Data are
+// host memory; the stream is ignored. A wait counts its deadline from the last segment that it did itself.
 //
 // The first error (a deadline passed, ranks that disagree, a lost rank) ends the whole world: whoever waits throws, and
 // so does every later call of any of its communicators, with the first error's exit code and words. When a wait has

@@ -80,6 +80,21 @@ TEST(ThreadOutstanding, OneThatWaitsDoesTheWorkOfAll) {
   }));
 }
 
+TEST(ThreadOutstanding, SmallOnesMoveWhenTheLastHasCalled) {
+  ThreadWorld world(2, kDeadline);
+  const auto a = world.make_communicator(everybody(2), 0);
+  const auto b = world.make_communicator(everybody(2), 1);
+  std::vector<std::int64_t> mine(100, 1);
+  std::vector<std::int64_t> theirs(100, 2);
+  const auto request = all_reduce(*a, mine);
+  const auto other = all_reduce(*b, theirs);
+  const Clock::time_point now = Clock::now();
+  EXPECT_EQ(mine, std::vector<std::int64_t>(100, 3));
+  EXPECT_TRUE(request->done());
+  EXPECT_LE(request->completed_at(), now);
+  EXPECT_EQ(other->completed_at(), request->completed_at());
+}
+
 TEST(ThreadOutstanding, ProgressAndDoneMoveWhatAllHavePosted) {
   ThreadWorld world(2, kDeadline);
   const auto a = world.make_communicator(everybody(2), 0);

@@ -2,10 +2,10 @@
 
 // How long a rank's communication takes, and how much of it the rank waits for: a decorator of any communicator.
 //
-// An operation is under way from its posting to Request::completed_at(), which may lie before the rank looks. Exposed is
-// the time that the rank's thread spends inside posting calls, waits and barriers. With overlap off (each operation is
-// waited for at once) exposed equals under way, but for the calls' own overhead; what overlap hides is
-// 1 - exposed / under way.
+// An operation is under way from its posting to Request::completed_at(), which may lie before the rank looks. Exposed
+// is the time that the rank's thread spends inside posting calls, waits and barriers. With overlap off (each operation
+// is waited for at once) exposed equals under way, but for the calls' own overhead. The exposed share is exposed /
+// under way; overlap hides the rest.
 
 #include <cstdint>
 #include <map>

@@ -106,7 +106,10 @@ TEST(TimingCommunicator, WhatIsWaitedForLaterIsHidden) {
                             c.barrier();
                             const auto a = c.all_gather({}, bytes_of(first), 10, DType::kF32);
                             const auto b = c.all_gather({}, bytes_of(second), 10, DType::kF32);
-                            std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                            for (int layer = 0; layer < 20; ++layer) {
+                              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                              c.progress();
+                            }
                             while (!a->done()) c.progress();
                             b->wait();
                           }).at("data");
