@@ -182,8 +182,29 @@ std::string Collective::late_text(const std::string& waited) const {
     std::string& list = is_here ? arrived : missing;
     list += fmt::format("{}{}", list.empty() ? "" : ", ", group().world_rank(member));
   }
-  if (missing.empty()) return fmt::format("all ranks have called it, but no data have moved for {}", waited);
+  if (missing.empty()) {
+    return fmt::format("all ranks have called it, but no data have moved for {}; missing: {}", waited, missing_data());
+  }
   return fmt::format("waited {}; ranks arrived: {}; missing: {}", waited, arrived, missing);
+}
+
+std::string Collective::missing_data() const {
+  const auto rank = [&](int member) { return group().world_rank(member); };
+  std::string text;
+  const auto say = [&](const char* what, int member) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, rank(member));
+  };
+  const bool receives_root = call().operation == Operation::kBroadcast && index() != call().root;
+  for (const Peer& peer : peers_) {
+    const bool contribution = reduces() && reduced_ < segments_of(own_share()) && peer.in.complete() <= reduced_;
+    const bool root_data = receives_root && peer.member == call().root;
+    if (contribution || root_data) say("data of", peer.member);
+    if (peer.out.complete() < peer.out.posted()) say("a receive by", peer.member);
+  }
+  if (!text.empty() || !ring_out_) return text;
+  if (ring_in_->complete() < std::ssize(to_receive_)) say("data of", (index() + size() - 1) % size());
+  if (ring_out_->complete() < ring_out_->posted()) say("a receive by", (index() + 1) % size());
+  return text;
 }
 
 bool Collective::step() {

@@ -148,6 +148,8 @@ class Collective : public RunningOperation {
   Peer& peer_of(int member);
   bool reduces() const;
   bool gathers() const;
+  // Of what the operation waits for, once all have called it: "data of 0, a receive by 2". World ranks.
+  std::string missing_data() const;
 
   bool step_words();
   // Direct reduce-scatter: each rank sends every share to its owner, who adds them in ascending order of index.

@@ -70,7 +70,24 @@ class Run {
     control.decide(0);  // nobody takes memory for a run that the leader refuses
     RankTrainer rank(env_, log_, run_, number, kernels::make_cpu_device(run_.plan.inputs.threads),
                      world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr);
-    control.leads() ? lead(rank, control) : follow(rank, control);
+    try {
+      control.leads() ? lead(rank, control) : follow(rank, control);
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::kHang) tell_last_operations(rank.rank());
+      throw;
+    }
+  }
+
+  // What a rank that has waited in vain did before.
+  void tell_last_operations(parallel::Rank& rank) {
+    constexpr std::size_t kTold = 8;
+    const std::vector<telemetry::OperationRecord> records = rank.communication().last_operations.records();
+    const Seconds now{std::chrono::duration<double>(comm::Clock::now().time_since_epoch()).count()};
+    std::string text;
+    for (std::size_t i = records.size() - std::min(records.size(), kTold); i < records.size(); ++i) {
+      text += "\n  " + telemetry::to_text(records[i], now);
+    }
+    log_.warning("rank {}'s last operations:{}", rank.plan().rank, text);
   }
 
   // Where the ranks are, known to all of them, and what that forbids.
