@@ -44,8 +44,15 @@ void ProgramBuilder::groups(Op op, const Chunk& chunk, int unit, int micro_batch
 }
 
 void ProgramBuilder::boundary(Op op, const Chunk& chunk, int micro_batch, bool backward) {
+  if (op == Op::kAllocateBoundary) free_sent(backward);
   emit(op, chunk, backward ? chunk.first_unit : chunk.end_unit - 1, micro_batch);
   program_.instructions.back().backward = backward;
+}
+
+void ProgramBuilder::free_sent(bool backward) {
+  std::optional<Instruction>& due = sent_[backward ? 1 : 0];
+  if (due) program_.instructions.push_back(*due);
+  due.reset();
 }
 
 void ProgramBuilder::tied_boundary(Op op) {
@@ -56,6 +63,15 @@ void ProgramBuilder::transfer(Op op, const Chunk& chunk, int micro_batch, int pe
   const bool at_end = op == Op::kSendActivation || op == Op::kReceiveGradient;
   emit(op, chunk, at_end ? chunk.end_unit - 1 : chunk.first_unit, micro_batch);
   program_.instructions.back().peer = rank_of(layout_, {.tp = at_.tp, .pp = peer_stage, .dp = at_.dp});
+}
+
+void ProgramBuilder::send(Op op, const Chunk& chunk, int micro_batch, int peer_stage) {
+  transfer(op, chunk, micro_batch, peer_stage);
+  Instruction free = program_.instructions.back();
+  free.op = Op::kFreeBoundary;
+  free.backward = op == Op::kSendGradient;
+  free.peer = -1;
+  sent_[free.backward ? 1 : 0] = free;
 }
 
 void ProgramBuilder::add(const ChunkAction& action) {
@@ -74,14 +90,12 @@ void ProgramBuilder::add(const ChunkAction& action) {
       groups(Op::kAllocate, chunk, chunk.first_unit, m, {ActivationGroup::kInput});
       return transfer(Op::kReceiveActivation, chunk, m, action.peer);
     case ActionKind::kSendActivation:
-      transfer(Op::kSendActivation, chunk, m, action.peer);
-      return boundary(Op::kFreeBoundary, chunk, m, false);
+      return send(Op::kSendActivation, chunk, m, action.peer);
     case ActionKind::kReceiveGradient:
       groups(Op::kAllocate, chunk, chunk.end_unit - 1, m, {ActivationGroup::kOutputGradient});
       return transfer(Op::kReceiveGradient, chunk, m, action.peer);
     case ActionKind::kSendGradient:
-      transfer(Op::kSendGradient, chunk, m, action.peer);
-      return boundary(Op::kFreeBoundary, chunk, m, true);
+      return send(Op::kSendGradient, chunk, m, action.peer);
   }
 }
 
@@ -126,6 +140,7 @@ void ProgramBuilder::evaluate(int chunk_number) {
   if (!last_of_model(chunk)) {
     add({.kind = ActionKind::kSendActivation, .micro_batch = 0, .chunk = chunk_number, .peer = after});
   }
+  free_sent(false);
 }
 
 void ProgramBuilder::backward(int chunk_number, int micro_batch, bool input, bool weight) {
@@ -241,6 +256,8 @@ void ProgramBuilder::reduce_if_complete(const Chunk& chunk, int micro_batch, int
 }
 
 void ProgramBuilder::end_of_step() {
+  free_sent(false);
+  free_sent(true);
   const Chunk none{.stage = at_.pp, .chunk = -1};
   const std::vector<int> tied = tied_group_of(table_.config, layout_, rank_);
   const bool in_tied_group = std::find(tied.begin(), tied.end(), rank_) != tied.end();

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,9 @@ class ProgramBuilder {
               std::initializer_list<model::ActivationGroup> wanted);
   void boundary(Op op, const Chunk& chunk, int micro_batch, bool backward);
   void tied_boundary(Op op);
+  // Frees what the last send in a direction has left behind: a send has the time until then.
+  void free_sent(bool backward);
+  void send(Op op, const Chunk& chunk, int micro_batch, int peer_stage);
   void transfer(Op op, const Chunk& chunk, int micro_batch, int peer_stage);
 
   // ZeRO 3: gathers what the next units of a pass need, and releases what nobody needs any more (a tied embedding may
@@ -63,7 +67,8 @@ class ProgramBuilder {
   std::array<std::array<bool, model::kActivationGroupCount>, 3> has_group_{};
   std::size_t gathered_to_ = 0;  // of the pass at hand
   std::map<ShardKey, int> users_;
-  std::vector<int> complete_;  // by bucket: shard units whose gradients are
+  std::array<std::optional<Instruction>, 2> sent_;  // forward, backward: frees that are due
+  std::vector<int> complete_;                       // by bucket: shard units whose gradients are
   RankProgram program_;
 };
 

@@ -180,6 +180,8 @@ class Moments {
     for (int i = 0; i < flight_.moments; ++i) {
       const Held& held = flight_.held[static_cast<std::size_t>(i)];
       early_ = i == 0 ? flight_.inputs * a_.boundary : 0.0;
+      const bool steady = interleaved() && real(flight_.micro_batches) > held.whole;
+      sent_backward_ = state_.pp > 1 && (steady || (i > 0 && !stage_.embedding));
       if (stage_.head) offer(held, head());
       // At the backward of the chunk's last layer all of the chunk is still there.
       offer(held, decoder(0));
@@ -199,6 +201,8 @@ class Moments {
  private:
   // `moment`: of the micro-batch at hand, against all its layers kept.
   void offer(const Held& held, Moment moment) {
+    if (sent_backward_ && moment.boundary == 0) moment.boundary = a_.boundary;
+    moment.boundary += sent_forward();
     moment.activations += early_ + stage_.layers * (held.whole * a_.layer.kept + held.pending * a_.layer.pending);
     if (stage_.embedding) moment.activations += held.pending * a_.embedding.pending;
     if (stage_.head) moment.activations += (flight_.heads - 1) * a_.head.kept;
@@ -208,6 +212,10 @@ class Moments {
   void offer(const Moment& moment) {
     if (moment.sum() > best_.sum()) best_ = moment;
   }
+
+  // What the last forward has sent stays until the next is made.
+  double sent_forward() const { return state_.pp > 1 && (!stage_.head || interleaved()) ? a_.boundary : 0.0; }
+  bool interleaved() const { return stage_.last_chunk_layers < stage_.layers; }
 
   // Backward of the layer that has `done` layers of its chunk behind it (whose weight passes wait).
   Moment decoder(int done) const {
@@ -268,6 +276,7 @@ class Moments {
   const InFlight& flight_;
   double layer_gather_;
   double layer_open_;
+  bool sent_backward_ = false;  // the gradient of the last backward is still there
   double early_ = 0;
   Moment best_;
 };

@@ -142,7 +142,7 @@ TEST(StageMemory, RandomLayoutsOfSmallModels) {
   }
   EXPECT_GE(difference.equal, 990);
   EXPECT_LT(difference.below, 0.01);
-  EXPECT_LT(difference.above, 1e-6);
+  EXPECT_LT(difference.above, 0.01);
 }
 
 TEST(StageMemory, RandomLayoutsOfRealModels) {
@@ -159,7 +159,7 @@ TEST(StageMemory, RandomLayoutsOfRealModels) {
     const Choice choice = random_choice(problem, dice);
     if (problem.global_batch / choice.dp / choice.micro_batch <= 64) difference.add(problem, choice);
   }
-  EXPECT_GE(difference.equal, 970);
+  EXPECT_GE(difference.equal, 985);
   EXPECT_LT(difference.below, 0.02);
   EXPECT_LT(difference.above, 0.001);
 }

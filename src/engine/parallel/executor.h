@@ -99,6 +99,7 @@ class Executor {
   plan::BookingTable evaluation_bookings_;
   plan::Coordinates at_;
   std::map<BoundaryKey, kernels::Buffer> boundaries_;
+  std::map<BoundaryKey, std::unique_ptr<comm::Request>> sends_;  // running, of boundaries; gone before their memory
   std::vector<std::unique_ptr<comm::Request>> reductions_;  // running; waited for before the norm
   std::vector<std::vector<std::uint64_t>> samples_;         // by micro-batch
   std::vector<std::int64_t> counted_targets_;               // by micro-batch

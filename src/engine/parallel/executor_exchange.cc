@@ -24,6 +24,10 @@ void Executor::allocate_boundary(const Instruction& instruction) {
 }
 
 void Executor::free_boundary(const Instruction& instruction) {
+  if (const auto sent = sends_.find(boundary_key(instruction)); sent != sends_.end()) {
+    sent->second->wait();
+    sends_.erase(sent);
+  }
   TRIREME_CHECK(boundaries_.erase(boundary_key(instruction)) == 1, "{} is not there", plan::describe(instruction));
 }
 
@@ -37,8 +41,8 @@ TensorView Executor::boundary(int unit, int micro_batch, bool backward) {
 
 void Executor::send(const Instruction& instruction, bool backward) {
   const TensorView view = boundary(instruction.unit, instruction.micro_batch, backward);
-  context_.pipeline.send(context_.device.stream(), view.data, view.elements(), view.dtype, stage_of(instruction.peer))
-      ->wait();
+  sends_[{instruction.unit, instruction.micro_batch, backward}] = context_.pipeline.send(
+      context_.device.stream(), view.data, view.elements(), view.dtype, stage_of(instruction.peer));
 }
 
 void Executor::receive(const Instruction& instruction, bool backward) {
