@@ -3,6 +3,8 @@
 
 #include "engine/train/verify.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "support/verify_run.h"
@@ -150,6 +152,49 @@ TEST_F(Verify, NamesSwappedMicroBatchesInAPipeline) {
   ASSERT_TRUE(swapped.first.has_value());
   EXPECT_TRUE(swapped.bits_promised);
   EXPECT_EQ(swapped.axis, "pipeline");
+}
+
+TEST_F(Verify, NamesATiedEmbeddingThatIsNotSummedOverStages) {
+  use_family("gpt2");  // tied
+  const VerifyReport unsummed = report(
+      {{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
+        std::erase_if(plan.step.instructions, [](const plan::Instruction& i) { return i.op == plan::Op::kSumTied; });
+      }});
+  ASSERT_TRUE(unsummed.first.has_value());
+  EXPECT_TRUE(unsummed.bits_promised);
+  EXPECT_EQ(unsummed.first->what, "gradient");
+  EXPECT_EQ(unsummed.first->tensor, "transformer.wte.weight");
+  EXPECT_EQ(unsummed.axis, "pipeline");
+}
+
+// The second stage works on what lies in the buffer before the activation has arrived.
+TEST_F(Verify, NamesAStaleBoundary) {
+  const VerifyReport stale = report({{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
+                                      if (plan.rank != 1) return;
+                                      auto& list = plan.step.instructions;
+                                      const auto of = [&](plan::Op op) {
+                                        return std::ranges::find_if(list, [&](const plan::Instruction& i) {
+                                          return i.op == op && i.micro_batch == 3;
+                                        });
+                                      };
+                                      const plan::Instruction receive = *of(plan::Op::kReceiveActivation);
+                                      list.erase(of(plan::Op::kReceiveActivation));
+                                      list.insert(std::next(of(plan::Op::kForward)), receive);
+                                    }});
+  ASSERT_TRUE(stale.first.has_value());
+  EXPECT_EQ(stale.first->what, "loss");
+  EXPECT_EQ(stale.first->step, 1);
+  EXPECT_EQ(stale.axis, "pipeline");
+}
+
+TEST_F(Verify, NamesAStageThatTheNormLeavesOut) {
+  const VerifyReport left_out = report({{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
+                                         if (plan.rank != 1) return;
+                                         for (plan::ShardUnit& unit : plan.step.shard_units) unit.holds_moments = false;
+                                       }});
+  ASSERT_TRUE(left_out.first.has_value());
+  EXPECT_EQ(left_out.first->what, "gradient norm");
+  EXPECT_EQ(left_out.axis, "pipeline");
 }
 
 }  // namespace

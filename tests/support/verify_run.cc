@@ -40,8 +40,9 @@ train::ResolvedRun VerifyRun::resolved(const Settings& more) {
   return train::resolve_run(env_, train::make_run_config(Json::object(), settings).or_throw());
 }
 
-train::VerifyReport VerifyRun::report(const Settings& settings, const train::RankHooks& hooks, int steps) {
-  return train::verify(env_, log_, resolved(settings), {.reference = {}, .steps = steps, .target_hooks = hooks});
+train::VerifyReport VerifyRun::against(const plan::Layout& reference, const Settings& settings,
+                                       const train::RankHooks& hooks, int steps) {
+  return train::verify(env_, log_, resolved(settings), {.reference = reference, .steps = steps, .target_hooks = hooks});
 }
 
 double worst_ratio(const train::VerifyReport& report) {

@@ -23,7 +23,11 @@ class VerifyRun {
 
   using Settings = std::vector<std::pair<std::string, std::string>>;
   // The layout of `settings` against 1 x 1 x 1, with 8 sequences of 16 tokens a step unless set otherwise.
-  train::VerifyReport report(const Settings& settings, const train::RankHooks& hooks = {}, int steps = 2);
+  train::VerifyReport report(const Settings& settings, const train::RankHooks& hooks = {}, int steps = 2) {
+    return against({}, settings, hooks, steps);
+  }
+  train::VerifyReport against(const plan::Layout& reference, const Settings& settings,
+                              const train::RankHooks& hooks = {}, int steps = 2);
 
   train::ResolvedRun resolved(const Settings& settings);
 
