@@ -15,7 +15,8 @@ MODELS = {
 }
 
 
-def make(program: str, folder: pathlib.Path, steps: int, global_batch: int, micro_batch: int) -> None:
+def make(program: str, folder: pathlib.Path, steps: int, global_batch: int, micro_batch: int,
+         sequence: int = 24) -> None:
     """folder/{llama,gpt2}/config.json, tokens, and run.toml, which lacks model.config."""
     words = ["sea", "oar", "stroke", "bench", "three", "banks", "of", "the", "rowers", "keep", "time", "and"]
     random.seed(5)
@@ -27,5 +28,5 @@ def make(program: str, folder: pathlib.Path, steps: int, global_batch: int, micr
         (folder / name / "config.json").write_text(json.dumps(config))
     (folder / "run.toml").write_text(
         f"[data]\ntrain = '{folder}/train.bin'\nvalidation = '{folder}/validation.bin'\n"
-        f"[train]\nsteps = {steps}\nsequence = 24\nglobal_batch = {global_batch}\nmicro_batch = {micro_batch}\n"
+        f"[train]\nsteps = {steps}\nsequence = {sequence}\nglobal_batch = {global_batch}\nmicro_batch = {micro_batch}\n"
         "threads = 1\nvalidation_micro_batches = 1\n[optimizer]\nlearning_rate = 1e-3\nwarmup_steps = 2\n")
