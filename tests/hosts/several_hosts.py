@@ -9,7 +9,6 @@ layouts in the same order. Exit code 77: this machine cannot make namespaces (wh
 import argparse
 import json
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -96,7 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("mpirun")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -124,7 +123,8 @@ def compare(arguments: argparse.Namespace, hosts: namespaces.Hosts, folder: path
     (folder / "cluster.toml").write_text(CLUSTER)
     plan = {name: planned(arguments.program, folder, str(folder / "cluster.toml"), degrees)
             for name, degrees in LAYOUTS.items()}
-    measured = {name: statistics.median(steps) for name, steps in times.items()}
+    # The shortest: others may be at work on this machine too.
+    measured = {name: min(steps) for name, steps in times.items()}
     print(f"{'layout':<26} {'measured':>10} {'planned':>10} {'left host 0 a step':>20}")
     for name in measured:
         print(f"{name:<26} {measured[name] * 1e3:>7.0f} ms {plan[name] * 1e3:>7.0f} ms {sent[name] / 1e6:>17.1f} MB")
