@@ -27,9 +27,12 @@ CASES = [  # ranks, layout
     (4, "--layout.tp 4"),
     (4, "--layout.dp 2 --layout.tp 2"),
     (4, "--layout.dp 2 --layout.pp 2 --layout.schedule zb-h1"),
+    (2, "--layout.pp 2 --layout.schedule interleaved --layout.interleave 2"),
+    (4, "--layout.pp 4 --layout.schedule 1f1b"),
+    (4, "--layout.pp 4 --layout.schedule gpipe"),
 ]
-# Cases that law 2 puts in one class: buckets alone differ.
-SAME_BITS = {1: 0, 2: 0}
+# Cases that law 2 puts in one class: buckets, or schedules and stages, alone differ.
+SAME_BITS = {1: 0, 2: 0, 9: 8, 10: 8}
 
 
 def run(command: list[str], out: pathlib.Path) -> tuple[list[str], str]:

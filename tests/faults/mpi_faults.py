@@ -119,12 +119,17 @@ def main() -> int:
         case.expect("tensor axis over two hosts", hosts(launcher, case.train("--layout.tp 2"), ["a", "b"]), 2,
                     ["a: rank 0; b: rank 1", "the tensor axis must not leave a host", "the link between a and b"])
         case.expect("the same, allowed", hosts(launcher, case.train("--layout.tp 2 --allow-slow-tp"), ["a", "b"]), 0,
-                    ["a: rank 0; b: rank 1", "done after 6 steps"])
+                    ["a: rank 0; b: rank 1", "tensor groups cross hosts", "done after 6 steps"])
         case.expect("the leader refuses", two + case.train("--layout.dp 2"), 2, ["is not overwritten unless asked"])
         case.expect("the loss is not finite", two + case.train("--layout.dp 2 --overwrite --optimizer.learning_rate 1e30"),
                     72, ["are not both finite"])
         case.expect("a rank is killed", three + case.train(f"--layout.dp 3 {long_run}"), 137,
                     ["rank 2", "signal 9"], hit=(2, signal.SIGKILL), within=5)
+        case.expect("a stage is killed", mpirun.command(launcher, 4) + case.train(f"--layout.pp 4 {long_run}"), 137,
+                    ["rank 1", "signal 9"], hit=(1, signal.SIGKILL), within=5)
+        case.expect("a stage stops", mpirun.command(launcher, 4)
+                    + case.train(f"--layout.pp 4 --train.deadline 2 {long_run}"), 86,
+                    ["rank [023] waited .* for the (send|receive) of rank 1"], hit=(1, signal.SIGSTOP), within=10)
         case.expect("a rank stops and never arrives", three + case.train(f"--layout.dp 3 --train.deadline 2 {long_run}"),
                     86, [missing(1), "rank 0's last operations"], hit=(1, signal.SIGSTOP), within=10)
         case.expect("the leader never arrives", two + case.train(f"--layout.tp 2 --train.deadline 2 {long_run}"),

@@ -56,4 +56,21 @@ std::string describe_hosts(const std::vector<std::string>& hosts) {
   return text;
 }
 
+std::string describe_crossings(const plan::Layout& layout, const std::vector<std::string>& hosts) {
+  const auto host_of = [&](int rank) -> const std::string& { return hosts[static_cast<std::size_t>(rank)]; };
+  const auto same_host = [&](const std::string& host) { return host == hosts.front(); };
+  if (std::all_of(hosts.begin(), hosts.end(), same_host)) return "";
+  std::string text;
+  for (plan::Axis axis : {plan::Axis::kTensor, plan::Axis::kPipeline, plan::Axis::kData}) {
+    const std::vector<std::vector<int>> groups = plan::process_groups(layout, axis);
+    if (groups.front().size() == 1) continue;
+    const bool crosses = std::any_of(groups.begin(), groups.end(), [&](const std::vector<int>& group) {
+      return std::any_of(group.begin(), group.end(), [&](int rank) { return host_of(rank) != host_of(group.front()); });
+    });
+    text += fmt::format("{}{} groups {}", text.empty() ? "" : "; ", plan::axis_name(axis),
+                        crosses ? "cross hosts" : "stay on a host");
+  }
+  return text;
+}
+
 }  // namespace trireme::train

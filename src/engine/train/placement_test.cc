@@ -27,5 +27,16 @@ TEST(Placement, HostsAreListedWithTheirRanks) {
   EXPECT_EQ(describe_hosts({"alone"}), "alone: rank 0");
 }
 
+TEST(Placement, SaysWhatCrossesHosts) {
+  EXPECT_EQ(describe_crossings({.tp = 2, .dp = 2}, kTwoHosts), "tensor groups stay on a host; data groups cross hosts");
+  EXPECT_EQ(describe_crossings({.tp = 2, .pp = 2}, kTwoHosts),
+            "tensor groups stay on a host; pipeline groups cross hosts");
+  EXPECT_EQ(describe_crossings({.pp = 2, .dp = 2}, kTwoHosts),  // the default order: tp, pp, dp
+            "pipeline groups stay on a host; data groups cross hosts");
+  EXPECT_EQ(describe_crossings({.pp = 2, .dp = 2, .order = plan::AxisOrder::kTpDpPp}, kTwoHosts),
+            "pipeline groups cross hosts; data groups stay on a host");
+  EXPECT_EQ(describe_crossings({.dp = 2}, {"a", "a"}), "");
+}
+
 }  // namespace
 }  // namespace trireme::train

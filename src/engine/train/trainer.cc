@@ -93,7 +93,11 @@ class Run {
   // Where the ranks are, known to all of them, and what that forbids.
   void place(Control& control) {
     const std::vector<std::string> hosts = control.share(env_.host_name());
-    if (control.leads()) log_.info("{}; {}", world_.text(), describe_hosts(hosts));
+    if (control.leads()) {
+      log_.info("{}; {}", world_.text(), describe_hosts(hosts));
+      const std::string crossings = describe_crossings(run_.config.layout, hosts);
+      if (!crossings.empty()) log_.info("{}", crossings);
+    }
     if (Status status = check_placement(run_.config.layout, hosts, run_.config.allow_slow_tp); !status) {
       throw Error(status.failure());
     }
