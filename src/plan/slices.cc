@@ -137,6 +137,18 @@ Interval zero_shard(const ShardUnit& unit, int dp, int dp_index) {
   return {each * dp_index, each * (dp_index + 1)};
 }
 
+Interval kept_weights(const ShardUnit& unit, const Layout& layout, int dp_index) {
+  if (layout.zero < 3 || layout.dp == 1) return {0, unit.elements};
+  return zero_shard(unit, layout.dp, dp_index);
+}
+
+Interval kept_weights(const ShardUnit& unit, const LocalTensor& tensor, const Layout& layout, int dp_index) {
+  const Interval kept = kept_weights(unit, layout, dp_index);
+  const std::int64_t elements = tensor.elements();
+  const std::int64_t begin = std::clamp<std::int64_t>(kept.begin - tensor.offset, 0, elements);
+  return {begin, std::clamp<std::int64_t>(kept.end - tensor.offset, begin, elements)};
+}
+
 std::int64_t tied_elements(const ShardUnit& unit, const Layout& layout, int dp_index, bool sharded) {
   const std::int64_t whole = unit.tensors.front().elements();
   if (!sharded || layout.dp == 1) return whole;

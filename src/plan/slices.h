@@ -73,6 +73,11 @@ std::vector<ShardUnit> shard_units(const model::ParameterTable& table, const Lay
 // The part of a flat buffer that data-parallel index dp_index owns under ZeRO >= 1.
 Interval zero_shard(const ShardUnit& unit, int dp, int dp_index);
 
+// The part of a shard unit's flat buffer whose weights data-parallel index dp_index keeps between uses: its shard under
+// ZeRO 3, else all. And the part of one of its tensors in it, in elements of the local tensor; may be empty.
+Interval kept_weights(const ShardUnit& unit, const Layout& layout, int dp_index);
+Interval kept_weights(const ShardUnit& unit, const LocalTensor& tensor, const Layout& layout, int dp_index);
+
 // Elements of the token embedding that the two holders of a tied one exchange: all of the local tensor, or (`sharded`
 // and dp > 1) the part of it inside the owner's shard, which may be empty. `unit` is the embedding's own or the tied
 // head's, which lie alike.

@@ -62,6 +62,7 @@ StepResult Executor::step(const StepInputs& inputs) {
   result_ = {};
   counted_tokens_ = count_tokens();
   gradients_.begin_step();
+  accumulated_.assign(static_cast<std::size_t>(state_.shard_unit_count()), false);
   run_program(run_.step);
   return result_;
 }
@@ -127,8 +128,16 @@ void Executor::execute(const Instruction& instruction) {
       return gradient_norm();
     case Op::kUpdate:
       return update(instruction);
-    default:
-      TRIREME_CHECK(false, "{} is of ZeRO, which this engine refuses at start", plan::describe(instruction));
+    case Op::kOpenGradient:
+      return open_gradient(instruction);
+    case Op::kCloseGradient:
+      return close_gradient(instruction);
+    case Op::kGather:
+      return gather(instruction);
+    case Op::kRelease:
+      return release(instruction);
+    case Op::kGatherUpdated:
+      return gather_updated(instruction);
   }
 }
 
@@ -155,8 +164,9 @@ void Executor::execute_unit(const Instruction& instruction) {
   nn::UnitContext unit = unit_context(instruction);
   loss_scale_ = 1.0 / static_cast<double>(counted_tokens_);
   if (fault) fault(unit, loss_scale_);
+  await_weights_of_unit(instruction.unit);
   const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
-  GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
+  GradientAccumulator::UnitSink sink(gradients_, instruction.unit, instruction.micro_batch);
   switch (instruction.op) {
     case Op::kForward:
       forward(instruction, unit);
@@ -223,7 +233,7 @@ void Executor::backward_input(const Instruction& instruction, const nn::UnitCont
       is_chunk_end(instruction, true)
           ? boundary(instruction.unit, instruction.micro_batch, true)
           : activations_.views(instruction.unit - 1, instruction.micro_batch)[Saved::kOutputGradient];
-  GradientAccumulator::UnitSink sink(gradients_, instruction.unit);
+  GradientAccumulator::UnitSink sink(gradients_, instruction.unit, instruction.micro_batch);
   if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kHead) {
     nn::head_backward_input(unit, weights, saved, state_.loss_buffers(), loss_scale_, d_input, sink);
     add_losses();
@@ -234,55 +244,6 @@ void Executor::backward_input(const Instruction& instruction, const nn::UnitCont
 
 void Executor::add_losses() {
   for (double loss : kernels::to_host(context_.device, state_.loss_buffers().losses)) loss_sum_.add(loss);
-}
-
-void Executor::gradient_norm() {
-  wait_for_reductions();
-  gradients_.check_complete();
-  nn::Workspace& workspace = state_.workspace();
-  const nn::Workspace::Scope scope(workspace);
-  const kernels::TensorView scratch = workspace.take(1, plan::kNormPiece / plan::kScalarBlock, DType::kF64);
-  ExactSum squares;
-  for (int index = 0; index < state_.shard_unit_count(); ++index) {
-    const plan::ShardUnit& shard = state_.shard_unit(index);
-    if (!shard.holds_moments) continue;  // a tied head's part is in the embedding's sum already
-    for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
-      // Of tensor ranks that hold the same slice (neighbours), the first counts it.
-      if (at_.tp % shard.tensors[static_cast<std::size_t>(tensor)].tensor_replicas != 0) continue;
-      optim::add_squares(context_.device, kernels::flattened(state_.gradient({index, tensor})), plan::kNormPiece,
-                         scratch, squares);
-    }
-  }
-  sum_over(context_.tensor, squares);
-  sum_over(context_.pipeline, squares);
-  sum_over(context_.data, loss_sum_);
-  sum_over(context_.pipeline, loss_sum_);
-  result_.loss = loss_sum_.value() / static_cast<double>(counted_tokens_);
-  result_.grad_norm = std::sqrt(squares.value());
-  result_.clip_factor = optim::clip_factor(inputs_.optimizer, result_.grad_norm);
-  if (!std::isfinite(result_.loss) || !std::isfinite(result_.grad_norm)) {
-    throw Error(ExitCode::kDiverged, "train", fmt::format("step {}", inputs_.step),
-                fmt::format("loss {} and gradient norm {} are not both finite; weights are those of the step before",
-                            result_.loss, result_.grad_norm),
-                "lower optimizer.learning_rate, lengthen warm-up, or clip");
-  }
-}
-
-void Executor::update(const Instruction& instruction) {
-  const int index = shard_of(instruction);
-  const plan::ShardUnit& shard = state_.shard_unit(index);
-  for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
-    const TensorRef ref{index, tensor};
-    const int parameter = shard.tensors[static_cast<std::size_t>(tensor)].parameter;
-    optim::adamw_update(context_.kernels(),
-                        {.config = inputs_.optimizer,
-                         .learning_rate = inputs_.learning_rate,
-                         .step = inputs_.step,
-                         .gradient_scale = result_.clip_factor},
-                        run_.table.parameters[static_cast<std::size_t>(parameter)].decay,
-                        kernels::flattened(state_.weight(ref)), kernels::flattened(state_.gradient(ref)),
-                        kernels::flattened(state_.first_moment(ref)), kernels::flattened(state_.second_moment(ref)));
-  }
 }
 
 }  // namespace trireme::parallel

@@ -35,7 +35,8 @@ class Executor {
   // The context and the plan must outlive it.
   Executor(nn::RankContext& context, const RunPlan& run);
 
-  RankState& state() { return state_; }
+  // With all weights that other ranks have updated there. Not while step() or evaluate() runs.
+  RankState& state();
   const RunPlan& run() const { return run_; }
 
   // Token ids of one micro-batch ([micro_batch * sequence]) and the global numbers of its samples. A target of
@@ -80,13 +81,23 @@ class Executor {
   void receive(const plan::Instruction& instruction, bool backward);
   int stage_of(int world_rank) const { return plan::coordinates_of(run_.layout, world_rank).pp; }
   int shard_of(const plan::Instruction& instruction) const;  // index of its shard unit
-  void wait_for_reductions();
-  void reduce(const plan::Instruction& instruction);
   void reduce_tensor_partial(const plan::Instruction& instruction);
   void sum_tied(const plan::Instruction& instruction);
   void refresh_tied(const plan::Instruction& instruction);
   void sum_over(comm::Communicator& group, ExactSum& sum);
 
+  // Gradients and weights along the data axis, and the update (executor_shards.cc).
+  void open_gradient(const plan::Instruction& instruction);
+  void reduce(const plan::Instruction& instruction);
+  void reduce_shard_unit(int shard_unit, kernels::TensorView gradients);
+  void close_gradient(const plan::Instruction& instruction);
+  void wait_for_reductions();
+  void gather(const plan::Instruction& instruction);
+  void release(const plan::Instruction& instruction);
+  void gather_updated(const plan::Instruction& instruction);
+  void await_weights(int shard_unit);
+  void await_weights_of_unit(int unit);
+  plan::Interval owned_part(TensorRef ref) const;  // of a tensor, in its shard unit's flat buffer; may be empty
   void gradient_norm();
   void update(const plan::Instruction& instruction);
 
@@ -100,9 +111,12 @@ class Executor {
   plan::Coordinates at_;
   std::map<BoundaryKey, kernels::Buffer> boundaries_;
   std::map<BoundaryKey, std::unique_ptr<comm::Request>> sends_;  // running, of boundaries; gone before their memory
-  std::vector<std::unique_ptr<comm::Request>> reductions_;  // running; waited for before the norm
-  std::vector<std::vector<std::uint64_t>> samples_;         // by micro-batch
-  std::vector<std::int64_t> counted_targets_;               // by micro-batch
+  std::vector<std::unique_ptr<comm::Request>> reductions_;       // running; waited for before the norm
+  // All-gathers of weights by shard unit, running; waited for before their first use.
+  std::map<int, std::unique_ptr<comm::Request>> gathers_;
+  std::vector<bool> accumulated_;  // by shard unit: micro-batches' sums have begun this step (reduce = microbatch)
+  std::vector<std::vector<std::uint64_t>> samples_;  // by micro-batch
+  std::vector<std::int64_t> counted_targets_;        // by micro-batch
 
   // Of the step at hand.
   StepInputs inputs_;

@@ -1,5 +1,7 @@
 // The executor's exchanges with other ranks: stage boundaries, gradients, tied copies, scalars.
 
+#include <algorithm>
+
 #include "engine/parallel/executor.h"
 
 namespace trireme::parallel {
@@ -61,18 +63,6 @@ int Executor::shard_of(const Instruction& instruction) const {
   TRIREME_CHECK(false, "{}: no such shard unit", plan::describe(instruction));
 }
 
-void Executor::wait_for_reductions() {
-  for (const std::unique_ptr<comm::Request>& reduction : reductions_) reduction->wait();
-  reductions_.clear();
-}
-
-void Executor::reduce(const Instruction& instruction) {
-  const TensorView flat = state_.bucket_gradients(run_.step.buckets[static_cast<std::size_t>(instruction.bucket)]);
-  reductions_.push_back(context_.data.all_reduce(context_.device.stream(), flat.data, flat.elements(), flat.dtype,
-                                                 comm::Reduction::kSum));
-  if (!run_.layout.overlap) wait_for_reductions();
-}
-
 void Executor::reduce_tensor_partial(const Instruction& instruction) {
   const int index = shard_of(instruction);
   const plan::ShardUnit& shard = state_.shard_unit(index);
@@ -83,40 +73,48 @@ void Executor::reduce_tensor_partial(const Instruction& instruction) {
     // A split tensor is partial over the neighbours that share its key/value head, any other over all.
     comm::Communicator& group = parameter.split.split() ? context_.kv_replicas : context_.tensor;
     TRIREME_CHECK_EQ(group.size(), local.tensor_replicas);
-    const TensorView view = state_.gradient({index, tensor});
+    const TensorView view = state_.gradient({index, tensor}, instruction.micro_batch);
     group.all_reduce(context_.device.stream(), view.data, view.elements(), view.dtype, comm::Reduction::kSum)->wait();
   }
 }
 
-// On one stage the head's accumulator is added to the embedding's; else it travels to the embedding's stage.
+// On one stage the head's accumulator is added to the embedding's; else it travels to the embedding's stage. Of a shard
+// the part that this rank has: both accumulators lie alike.
 void Executor::sum_tied(const Instruction& instruction) {
   const TensorRef head = state_.gradient_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
   const TensorRef embedding = state_.gradient_ref(0, model::Role::kTokenEmbedding);
   wait_for_reductions();
-  if (instruction.peer < 0) return context_.kernels().add(state_.gradient(embedding), state_.gradient(head));
+  const auto sum = [&] { return state_.gradients(embedding.shard_unit, owned_part(embedding)); };
+  const auto copy = [&] { return state_.gradients(head.shard_unit, owned_part(head)); };
+  if (instruction.peer < 0) return context_.kernels().add(sum(), copy());
   if (at_.pp == run_.layout.pp - 1) {
-    const TensorView view = state_.gradient(head);
+    const TensorView view = copy();
     context_.pipeline.send(context_.device.stream(), view.data, view.elements(), view.dtype, 0)->wait();
     return;
   }
-  const TensorView sum = state_.gradient(embedding);
-  const TensorView copy = kernels::make_view(boundaries_.at({0, -1, true}).data(), sum.dtype, sum.rows, sum.columns);
-  context_.pipeline.receive(context_.device.stream(), copy.data, copy.elements(), copy.dtype, run_.layout.pp - 1)
+  const TensorView own = sum();
+  const TensorView arrived = kernels::make_view(boundaries_.at({0, -1, true}).data(), own.dtype, own.rows, own.columns);
+  context_.pipeline
+      .receive(context_.device.stream(), arrived.data, arrived.elements(), arrived.dtype, run_.layout.pp - 1)
       ->wait();
-  context_.kernels().add(sum, copy);
+  context_.kernels().add(own, arrived);
 }
 
+// The updated embedding goes to its copy: all of it, or under ZeRO 3 the shard that either rank keeps.
 void Executor::refresh_tied(const Instruction& instruction) {
   if (instruction.peer < 0) return;
-  if (at_.pp == 0) {
-    const TensorView view = state_.weight(state_.weight_ref(0, model::Role::kTokenEmbedding));
-    context_.pipeline.send(context_.device.stream(), view.data, view.elements(), view.dtype, run_.layout.pp - 1)
-        ->wait();
-    return;
-  }
-  const TensorView view =
-      state_.weight(state_.weight_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight));
-  context_.pipeline.receive(context_.device.stream(), view.data, view.elements(), view.dtype, 0)->wait();
+  const bool owner = at_.pp == 0;
+  const TensorRef ref = owner ? state_.weight_ref(0, model::Role::kTokenEmbedding)
+                              : state_.weight_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
+  await_weights(ref.shard_unit);
+  const plan::Interval place = state_.place_of(ref), kept = state_.kept(ref.shard_unit);
+  const plan::Interval part{std::max(place.begin, kept.begin), std::max(kept.begin, std::min(place.end, kept.end))};
+  const TensorView view = state_.weights(ref.shard_unit, part);
+  const std::unique_ptr<comm::Request> passing =
+      owner
+          ? context_.pipeline.send(context_.device.stream(), view.data, view.elements(), view.dtype, run_.layout.pp - 1)
+          : context_.pipeline.receive(context_.device.stream(), view.data, view.elements(), view.dtype, 0);
+  passing->wait();
 }
 
 void Executor::sum_over(comm::Communicator& group, ExactSum& sum) {

@@ -22,7 +22,8 @@ nn::GradientSink::Target GradientAccumulator::UnitSink::open(model::Role role) {
   Tensor& tensor = owner_.tensor(ref);
   TRIREME_CHECK(!tensor.open, "{} of unit {} is open already", model::role_name(role), unit_);
   tensor.open = true;
-  return {.view = owner_.rank_.gradient(ref), .accumulate = tensor.written};
+  const bool accumulate = tensor.written && !owner_.rank_.opens_gradients();
+  return {.view = owner_.rank_.gradient(ref, micro_batch_), .accumulate = accumulate};
 }
 
 void GradientAccumulator::UnitSink::close(model::Role role) {

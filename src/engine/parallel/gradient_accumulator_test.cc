@@ -29,7 +29,7 @@ class GradientAccumulatorTest : public ::testing::Test {
 TEST_F(GradientAccumulatorTest, TheFirstContributionOfAStepOverwrites) {
   for (int step = 0; step < 2; ++step) {
     gradients_.begin_step();
-    GradientAccumulator::UnitSink sink(gradients_, 1);
+    GradientAccumulator::UnitSink sink(gradients_, 1, 0);
     EXPECT_FALSE(sink.open(model::Role::kUpWeight).accumulate);
     sink.close(model::Role::kUpWeight);
     EXPECT_TRUE(sink.open(model::Role::kUpWeight).accumulate);
@@ -39,13 +39,13 @@ TEST_F(GradientAccumulatorTest, TheFirstContributionOfAStepOverwrites) {
 
 TEST_F(GradientAccumulatorTest, ATiedHeadHasItsOwnAccumulator) {
   gradients_.begin_step();
-  GradientAccumulator::UnitSink embedding(gradients_, 0), head(gradients_, 2);
+  GradientAccumulator::UnitSink embedding(gradients_, 0, 0), head(gradients_, 2, 0);
   EXPECT_NE(embedding.open(model::Role::kTokenEmbedding).view.data, head.open(model::Role::kHeadWeight).view.data);
 }
 
 TEST_F(GradientAccumulatorTest, MisuseIsAnInternalError) {
   gradients_.begin_step();
-  GradientAccumulator::UnitSink sink(gradients_, 1);
+  GradientAccumulator::UnitSink sink(gradients_, 1, 0);
   EXPECT_THROW(sink.close(model::Role::kUpWeight), InternalError);
   sink.open(model::Role::kUpWeight);
   EXPECT_THROW(sink.open(model::Role::kUpWeight), InternalError);
@@ -55,23 +55,6 @@ TEST_F(GradientAccumulatorTest, MisuseIsAnInternalError) {
 TEST_F(GradientAccumulatorTest, AMissingGradientIsFoundBeforeItIsUsed) {
   gradients_.begin_step();
   EXPECT_THROW(gradients_.check_complete(), InternalError);
-}
-
-TEST_F(GradientAccumulatorTest, WhatTheExecutorCannotDoIsNotRunInSilence) {
-  RunPlan plan = rank_.plan();
-  plan.step.instructions = {{.op = plan::Op::kGather, .micro_batch = 0, .chunk = 0, .unit = 1}};
-  kernels::Arena arena(rank_.device(), {});
-  const auto self = comm::make_self_communicator("self", 0);
-  nn::RankContext context{.env = env_,
-                          .log = log_,
-                          .device = rank_.device(),
-                          .arena = arena,
-                          .tensor = *self,
-                          .pipeline = *self,
-                          .data = *self,
-                          .kv_replicas = *self};
-  Executor executor(context, plan);
-  EXPECT_THROW(executor.step({}), InternalError);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 namespace trireme::parallel {
 namespace {
 
+bool shards_weights(const plan::Layout& layout) { return layout.zero == 3 && layout.dp > 1; }
+
 using kernels::Buffer;
 using kernels::TensorView;
 using plan::StaticKind;
@@ -134,20 +136,82 @@ TensorView RankState::local_view(const Buffer& buffer, std::int64_t elements, Te
 }
 
 TensorView RankState::weight(TensorRef ref) {
-  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, 0, ref);
+  if (!shards_weights(run_.layout)) return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, 0, ref);
+  const auto found = gathered_.find(ref.shard_unit);
+  TRIREME_CHECK(found != gathered_.end(), "the weights of shard unit {} are not gathered", ref.shard_unit);
+  return local_view(found->second, 0, ref);
 }
-TensorView RankState::gradient(TensorRef ref) {
+
+TensorView RankState::gradient(TensorRef ref, int micro_batch) {
+  if (const auto open = open_.find({ref.shard_unit, micro_batch}); open != open_.end()) {
+    return local_view(open->second, 0, ref);
+  }
+  TRIREME_CHECK(!opens_gradients(), "no gradients of shard unit {}, micro-batch {} are open", ref.shard_unit,
+                micro_batch);
   return local_view(gradients_, units_[static_cast<std::size_t>(ref.shard_unit)].gradients_begin, ref);
+}
+
+plan::Interval RankState::owned(int index) const {
+  const plan::ShardUnit& shard = shard_unit(index);
+  if (run_.layout.zero == 0 || run_.layout.dp == 1) return {0, shard.elements};
+  return plan::zero_shard(shard, run_.layout.dp, plan::coordinates_of(run_.layout, run_.rank).dp);
+}
+
+plan::Interval RankState::kept(int index) const {
+  return plan::kept_weights(shard_unit(index), run_.layout, plan::coordinates_of(run_.layout, run_.rank).dp);
+}
+
+plan::Interval RankState::place_of(TensorRef ref) const {
+  const plan::LocalTensor& local = shard_unit(ref.shard_unit).tensors[static_cast<std::size_t>(ref.tensor)];
+  return {local.offset, local.offset + local.elements()};
+}
+
+TensorView RankState::run(const Buffer& buffer, std::int64_t offset, std::int64_t begin, plan::Interval part) {
+  if (part.length() == 0) return kernels::make_view(static_cast<std::byte*>(nullptr), dtype(), 1, 0);
+  TRIREME_CHECK(part.begin >= begin && part.end >= part.begin, "elements {} to {} of a buffer that begins at {}",
+                part.begin, part.end, begin);
+  const std::int64_t first = offset + part.begin - begin;
+  TRIREME_CHECK_LE((first + part.length()) * dtype_size(dtype()), buffer.bytes().count);
+  return kernels::make_view(buffer.data() + first * dtype_size(dtype()), dtype(), 1, part.length());
+}
+
+TensorView RankState::weights(int index, plan::Interval part) {
+  return run(units_[static_cast<std::size_t>(index)].weights, 0, kept(index).begin, part);
+}
+TensorView RankState::gradients(int index, plan::Interval part) {
+  const bool sharded = plan::accumulator_elements(shard_unit(index), run_.layout) < shard_unit(index).elements;
+  return run(gradients_, units_[static_cast<std::size_t>(index)].gradients_begin, sharded ? owned(index).begin : 0,
+             part);
+}
+TensorView RankState::first_moments(int index, plan::Interval part) {
+  return run(units_[static_cast<std::size_t>(index)].first_moment, 0, owned(index).begin, part);
+}
+TensorView RankState::second_moments(int index, plan::Interval part) {
+  return run(units_[static_cast<std::size_t>(index)].second_moment, 0, owned(index).begin, part);
 }
 TensorView RankState::bucket_gradients(const plan::Bucket& bucket) {
   const std::int64_t begin = units_[static_cast<std::size_t>(bucket.first)].gradients_begin;
-  return kernels::make_view(gradients_.data() + begin * dtype_size(dtype()), dtype(), 1, bucket.elements);
+  return run(gradients_, begin, 0, {0, bucket.elements});
 }
-TensorView RankState::first_moment(TensorRef ref) {
-  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].first_moment, 0, ref);
+
+void RankState::hold_gathered(int index, Buffer buffer) {
+  TRIREME_CHECK(gathered_.emplace(index, std::move(buffer)).second, "shard unit {} is gathered already", index);
 }
-TensorView RankState::second_moment(TensorRef ref) {
-  return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].second_moment, 0, ref);
+void RankState::drop_gathered(int index) {
+  TRIREME_CHECK(gathered_.erase(index) == 1, "shard unit {} is not gathered", index);
+}
+TensorView RankState::gathered(int index) { return run(gathered_.at(index), 0, 0, {0, shard_unit(index).elements}); }
+
+void RankState::hold_gradients(int index, int micro_batch, Buffer buffer) {
+  TRIREME_CHECK(open_.emplace(std::pair(index, micro_batch), std::move(buffer)).second,
+                "gradients of shard unit {}, micro-batch {} are open already", index, micro_batch);
+}
+void RankState::drop_gradients(int index, int micro_batch) {
+  TRIREME_CHECK(open_.erase({index, micro_batch}) == 1, "no gradients of shard unit {}, micro-batch {} are open", index,
+                micro_batch);
+}
+TensorView RankState::open_gradients(int index, int micro_batch) {
+  return run(open_.at({index, micro_batch}), 0, 0, {0, shard_unit(index).elements});
 }
 
 TensorRef RankState::weight_ref(int unit, model::Role role) const {
@@ -157,11 +221,16 @@ TensorRef RankState::gradient_ref(int unit, model::Role role) const {
   return gradient_refs_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(role)];
 }
 
+// The head's forward does without the projection, which ZeRO 3 then does not gather.
+bool RankState::is_there(TensorRef ref) const {
+  return !shards_weights(run_.layout) || gathered_.count(ref.shard_unit) > 0;
+}
+
 nn::WeightViews RankState::weights_of(int unit) {
   nn::WeightViews views;
   for (int role = 0; role < model::kRoleCount; ++role) {
     const TensorRef ref = weight_ref(unit, static_cast<model::Role>(role));
-    if (ref.found()) views[static_cast<model::Role>(role)] = weight(ref);
+    if (ref.found() && is_there(ref)) views[static_cast<model::Role>(role)] = weight(ref);
   }
   return views;
 }

@@ -1,8 +1,11 @@
 #pragma once
 
 // The memory of a rank that lives through the run: weights, gradient accumulators, moments by shard unit, token batch,
-// loss buffers, workspace. Allocated from the plan's list, so that what exists is what was predicted.
+// loss buffers, workspace. Allocated from the plan's list, so that what exists is what was predicted. Beside it what
+// ZeRO has for a while only: whole weights of a unit (gathered), whole gradients of one micro-batch (open).
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "engine/nn/context.h"
@@ -25,13 +28,34 @@ class RankState {
   int shard_unit_count() const { return static_cast<int>(run_.step.shard_units.size()); }
   const plan::ShardUnit& shard_unit(int index) const { return run_.step.shard_units[static_cast<std::size_t>(index)]; }
 
-  // Views of a local tensor: two dimensions, a vector as one row.
+  // Views of a whole local tensor: two dimensions, a vector as one row. Weights under ZeRO 3: while they are gathered.
+  // Gradients: where a micro-batch's contribution goes.
   kernels::TensorView weight(TensorRef ref);
-  kernels::TensorView gradient(TensorRef ref);
-  // The accumulators of a bucket, padding included, as one row: what a reduction over the data axis moves.
+  kernels::TensorView gradient(TensorRef ref, int micro_batch);
+
+  // Parts of flat buffers, as one row. Intervals are in elements of the shard unit's whole flat buffer.
+  // The part that this rank updates: its shard under ZeRO >= 1, else all.
+  plan::Interval owned(int shard_unit) const;
+  // The part that it keeps: its shard under ZeRO 3, else all.
+  plan::Interval kept(int shard_unit) const;
+  // Where a tensor lies in it.
+  plan::Interval place_of(TensorRef ref) const;
+  kernels::TensorView weights(int shard_unit, plan::Interval part);    // inside kept()
+  kernels::TensorView gradients(int shard_unit, plan::Interval part);  // of the accumulators
+  kernels::TensorView first_moments(int shard_unit, plan::Interval part);
+  kernels::TensorView second_moments(int shard_unit, plan::Interval part);
+  // The accumulators of a bucket, padding included: what a reduction over the data axis moves.
   kernels::TensorView bucket_gradients(const plan::Bucket& bucket);
-  kernels::TensorView first_moment(TensorRef ref);
-  kernels::TensorView second_moment(TensorRef ref);
+
+  // Each micro-batch's gradients have buffers of their own.
+  bool opens_gradients() const { return run_.layout.dp > 1 && run_.layout.reduce == plan::ReduceWhen::kMicrobatch; }
+  // Buffers for a while. The whole flat buffer of a shard unit: of its weights, of one micro-batch's gradients.
+  void hold_gathered(int shard_unit, kernels::Buffer buffer);
+  void drop_gathered(int shard_unit);
+  kernels::TensorView gathered(int shard_unit);
+  void hold_gradients(int shard_unit, int micro_batch, kernels::Buffer buffer);
+  void drop_gradients(int shard_unit, int micro_batch);
+  kernels::TensorView open_gradients(int shard_unit, int micro_batch);
 
   // Where a unit's tensor of a role has its weight, and where its gradient goes (they differ for a tied head).
   TensorRef weight_ref(int unit, model::Role role) const;
@@ -50,6 +74,7 @@ class RankState {
   DType dtype() const { return run_.inputs.compute; }
 
  private:
+  bool is_there(TensorRef ref) const;
   struct UnitBuffers {
     kernels::Buffer weights;
     std::int64_t gradients_begin = 0;  // elements, into gradients_
@@ -61,13 +86,17 @@ class RankState {
   void carve_workspace();
   // Of the shard unit's flat buffer that begins at `elements` of `buffer`.
   kernels::TensorView local_view(const kernels::Buffer& buffer, std::int64_t elements, TensorRef ref) const;
+  // `part` of a buffer whose first element is element `begin` of the shard unit's flat buffer, from `offset` on.
+  kernels::TensorView run(const kernels::Buffer& buffer, std::int64_t offset, std::int64_t begin, plan::Interval part);
   kernels::TensorView zeroed(const kernels::Buffer& buffer);
   std::span<const std::int32_t> tokens(const kernels::Buffer& buffer, int micro_batch) const;
 
   nn::RankContext& context_;
   const RunPlan& run_;
   std::vector<UnitBuffers> units_;
-  kernels::Buffer gradients_;  // of all shard units, one after the other
+  std::map<int, kernels::Buffer> gathered_;              // by shard unit
+  std::map<std::pair<int, int>, kernels::Buffer> open_;  // by shard unit, micro-batch
+  kernels::Buffer gradients_;                            // of all shard units, one after the other
   kernels::Buffer master_weights_;
   kernels::Buffer inputs_, targets_, evaluation_inputs_, evaluation_targets_;
   kernels::Buffer logits_, row_terms_, losses_, workspace_buffer_;

@@ -1,5 +1,6 @@
 #include "engine/train/layout_curve.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -12,14 +13,20 @@ namespace {
 
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
-// Puts a rank's slice where it belongs in the whole tensor.
-void place(std::vector<double>& whole, const model::Parameter& parameter, const plan::LocalTensor& local,
-           const std::vector<double>& values, const char* what) {
+}  // namespace
+
+LayoutRecorder::LayoutRecorder(int ranks) : by_rank_(static_cast<std::size_t>(ranks)) {}
+
+// Puts a rank's part where it belongs in the whole tensor.
+void LayoutRecorder::place(std::vector<double>& whole, const model::Parameter& parameter,
+                           const plan::LocalTensor& local, const Part& part, const char* what) {
   if (whole.empty()) whole.assign(static_cast<std::size_t>(parameter.elements()), std::nan("unset"));
-  std::size_t next = 0;
+  std::int64_t next = -part.begin;
   plan::for_each_element(plan::cut_of(parameter, local.intervals), [&](std::int64_t row, std::int64_t column) {
+    const std::int64_t at = next++;
+    if (at < 0 || at >= std::ssize(part.values)) return;
     double& element = whole[static_cast<std::size_t>(row * parameter.columns() + column)];
-    const double value = values[next++];
+    const double value = part.values[static_cast<std::size_t>(at)];
     if (!std::isnan(element) && !same_bits(element, value)) {
       throw Error(ExitCode::kCorrupted, "verify", parameter.name,
                   fmt::format("two ranks hold different {}s of element ({}, {}): {} and {}", what, row, column, element,
@@ -29,10 +36,6 @@ void place(std::vector<double>& whole, const model::Parameter& parameter, const 
   });
 }
 
-}  // namespace
-
-LayoutRecorder::LayoutRecorder(int ranks) : by_rank_(static_cast<std::size_t>(ranks)) {}
-
 void LayoutRecorder::record(int rank, parallel::Rank& from, const parallel::StepResult& result) {
   RankStep step{.result = result, .slices = {}};
   parallel::RankState& state = from.executor().state();
@@ -40,9 +43,16 @@ void LayoutRecorder::record(int rank, parallel::Rank& from, const parallel::Step
     const plan::ShardUnit& shard = state.shard_unit(unit);
     if (shard.tied_head) continue;  // its gradient is in the embedding's, its weights are a copy
     for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
-      step.slices.push_back({shard.tensors[static_cast<std::size_t>(t)],
-                             kernels::to_host(from.device(), state.gradient({unit, t})),
-                             kernels::to_host(from.device(), state.weight({unit, t}))});
+      const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(t)];
+      const plan::Interval place = state.place_of({unit, t});
+      const auto inside = [&](const plan::Interval& part) {
+        const std::int64_t begin = std::clamp(part.begin, place.begin, place.end);
+        return plan::Interval{begin, std::clamp(part.end, begin, place.end)};
+      };
+      const plan::Interval owned = inside(state.owned(unit)), kept = inside(state.kept(unit));
+      step.slices.push_back({local,
+                             {owned.begin - place.begin, kernels::to_host(from.device(), state.gradients(unit, owned))},
+                             {kept.begin - place.begin, kernels::to_host(from.device(), state.weights(unit, kept))}});
     }
   }
   by_rank_[static_cast<std::size_t>(rank)].push_back(std::move(step));

@@ -35,10 +35,17 @@ class LayoutRecorder {
   std::vector<StepValues> whole(const model::ParameterTable& table) const;
 
  private:
+  // What a rank knows of a local tensor: elements from `begin` on.
+  struct Part {
+    std::int64_t begin = 0;
+    std::vector<double> values;
+  };
   struct Slice {
     plan::LocalTensor local;
-    std::vector<double> gradient, weight;
+    Part gradient, weight;  // summed; kept
   };
+  static void place(std::vector<double>& whole, const model::Parameter& parameter, const plan::LocalTensor& local,
+                    const Part& part, const char* what);
   struct RankStep {
     parallel::StepResult result;
     std::vector<Slice> slices;

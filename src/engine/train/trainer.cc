@@ -19,23 +19,6 @@
 namespace trireme::train {
 namespace {
 
-// What this engine runs today over several ranks: everything but ZeRO and sums over ranks for each micro-batch. These
-// are refused by name before anything is allocated.
-Status check_engine(const plan::Layout& layout) {
-  const auto refuse = [](const char* option, std::string value, const char* rule, const char* nearest) {
-    return Failure{.option = option, .value = std::move(value), .rule = rule, .nearest = nearest};
-  };
-  if (layout.world() == 1) return ok_status();
-  if (layout.zero != 0) {
-    return refuse("layout.zero", fmt::format("{}", layout.zero), "this build's engine shards no state over ranks", "0");
-  }
-  if (layout.reduce != plan::ReduceWhen::kStep) {
-    return refuse("layout.reduce", std::string(plan::reduce_name(layout.reduce)),
-                  "this build's engine sums ranks once a step", "step");
-  }
-  return ok_status();
-}
-
 // The part of a run that this process has: one rank or, with threads, all of them.
 class Run {
  public:
@@ -246,7 +229,6 @@ class Run {
 }  // namespace
 
 ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
-  if (Status status = check_engine(config.layout); !status) throw Error(status.failure());
   ResolvedRun run{.config = config, .plan = {}};
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
   const int share = std::max(1, env.core_count() / std::max(1, ranks_here));

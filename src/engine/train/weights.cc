@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -44,32 +45,55 @@ void for_each_piece(const model::Parameter& parameter, const plan::LocalTensor& 
   }
 }
 
+// The part of a local tensor whose weights this rank keeps.
+struct KeptWeights {
+  const model::Parameter& parameter;
+  const plan::LocalTensor& local;
+  Interval part;    // elements of the local tensor
+  TensorView view;  // of the part, as one row
+};
+
 // Calls `visit` for every local tensor that has weights here.
 void for_each_weight(const parallel::RunPlan& plan, parallel::RankState& state,
-                     const std::function<void(const model::Parameter&, const plan::LocalTensor&, TensorView)>& visit) {
+                     const std::function<void(const KeptWeights&)>& visit) {
+  const int dp_index = plan::coordinates_of(plan.layout, plan.rank).dp;
   for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
     const plan::ShardUnit& shard = state.shard_unit(unit);
     if (!shard.holds_weights) continue;
-    for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
-      const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(t)];
-      visit(plan.table.parameters[static_cast<std::size_t>(local.parameter)], local, state.weight({unit, t}));
+    for (const plan::LocalTensor& local : shard.tensors) {
+      const Interval part = plan::kept_weights(shard, local, plan.layout, dp_index);
+      if (part.length() == 0) continue;
+      visit({.parameter = plan.table.parameters[static_cast<std::size_t>(local.parameter)],
+             .local = local,
+             .part = part,
+             .view = state.weights(unit, {local.offset + part.begin, local.offset + part.end})});
     }
   }
 }
 
-// Host floats into part of a device tensor of any compute type.
-void store(kernels::Device& device, TensorView tensor, std::int64_t offset, const std::vector<float>& values) {
-  const std::int64_t element = dtype_size(tensor.dtype);
-  const Bytes bytes{static_cast<std::int64_t>(values.size()) * element};
-  std::byte* target = tensor.data + offset * element;
-  if (tensor.dtype == DType::kF64) {
-    const std::vector<double> wide(values.begin(), values.end());
-    return device.copy_to_device(target, wide.data(), bytes);
-  }
-  TRIREME_CHECK(tensor.dtype == DType::kF32);
-  device.copy_to_device(target, values.data(), bytes);
+// What a piece and a part have in common, in elements of the local tensor.
+Interval common(const Piece& piece, const Interval& part) {
+  const std::int64_t end = piece.offset + piece.rows * piece.columns;
+  const std::int64_t begin = std::max(piece.offset, part.begin);
+  return {begin, std::max(begin, std::min(end, part.end))};
 }
 
+// Host floats of a piece into what is kept of it, on a device of any compute type.
+void store(kernels::Device& device, const KeptWeights& kept, const Piece& piece, const std::vector<float>& values) {
+  const Interval wanted = common(piece, kept.part);
+  const auto first = values.begin() + (wanted.begin - piece.offset);
+  const std::int64_t element = dtype_size(kept.view.dtype);
+  const Bytes bytes{wanted.length() * element};
+  std::byte* target = kept.view.data + (wanted.begin - kept.part.begin) * element;
+  if (kept.view.dtype == DType::kF64) {
+    const std::vector<double> wide(first, first + wanted.length());
+    return device.copy_to_device(target, wide.data(), bytes);
+  }
+  TRIREME_CHECK(kept.view.dtype == DType::kF32);
+  device.copy_to_device(target, std::to_address(first), bytes);
+}
+
+// `count` elements of a one-row tensor from `offset` on.
 std::vector<float> load(kernels::Device& device, TensorView tensor, std::int64_t offset, std::int64_t count) {
   const std::int64_t element = dtype_size(tensor.dtype);
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -146,9 +170,11 @@ void refuse_unknown_tensors(const SafetensorsReader& file, const parallel::RunPl
 
 void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, std::uint64_t seed,
                         parallel::RankState& state) {
-  for_each_weight(plan, state, [&](const model::Parameter& parameter, const plan::LocalTensor& local, TensorView to) {
+  for_each_weight(plan, state, [&](const KeptWeights& kept) {
+    const model::Parameter& parameter = kept.parameter;
     const RandomKey key{seed, stream_of("initialise", parameter.name)};
-    for_each_piece(parameter, local, [&](const Piece& piece) {
+    for_each_piece(parameter, kept.local, [&](const Piece& piece) {
+      if (common(piece, kept.part).length() == 0) return;
       std::vector<float> values;
       values.reserve(static_cast<std::size_t>(piece.rows * piece.columns));
       for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
@@ -158,7 +184,7 @@ void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, 
           }
         }
       }
-      store(device, to, piece.offset, values);
+      store(device, kept, piece, values);
     });
   });
 }
@@ -167,9 +193,11 @@ void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& 
                     parallel::RankState& state) {
   const SafetensorsReader file = SafetensorsReader::open(env, path).or_throw();
   refuse_unknown_tensors(file, plan, path);
-  for_each_weight(plan, state, [&](const model::Parameter& parameter, const plan::LocalTensor& local, TensorView to) {
+  for_each_weight(plan, state, [&](const KeptWeights& kept) {
+    const model::Parameter& parameter = kept.parameter;
     const std::string name = stored_tensor(file, parameter, path).name;
-    for_each_piece(parameter, local, [&](const Piece& piece) {
+    for_each_piece(parameter, kept.local, [&](const Piece& piece) {
+      if (common(piece, kept.part).length() == 0) return;
       std::vector<float> values(static_cast<std::size_t>(piece.rows * piece.columns));
       std::int64_t column = 0;
       for (const Interval& c : *piece.column_intervals) {
@@ -185,55 +213,63 @@ void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& 
         }
         column += c.length();
       }
-      store(device, to, piece.offset, values);
+      store(device, kept, piece, values);
     });
   });
 }
 
 namespace {
 
-// A slice's values, written to where they lie in the whole tensor.
-void place(const Piece& piece, const std::vector<float>& values, std::int64_t columns, std::vector<float>& whole) {
-  std::size_t next = 0;
+// Values of elements [first, first + values) of a piece, written to where they lie in the whole tensor.
+void place(const Piece& piece, std::int64_t first, const std::vector<float>& values, std::int64_t columns,
+           std::vector<float>& whole) {
+  const std::int64_t end = first + std::ssize(values);
+  std::int64_t at = 0;  // of the piece
   for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
     for (const Interval& c : *piece.column_intervals) {
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(next), c.length(),
-                  whole.begin() + row * columns + c.begin);
-      next += static_cast<std::size_t>(c.length());
+      const std::int64_t from = std::clamp(first, at, at + c.length()), to = std::clamp(end, from, at + c.length());
+      std::copy_n(values.begin() + (from - first), to - from, whole.begin() + row * columns + c.begin + (from - at));
+      at += c.length();
     }
   }
 }
 
-// The slices of one parameter in the order of the ranks: of those that hold the same, the first.
+// What the ranks keep of one parameter, in their order: of ranks that keep the same, the first alone.
 struct HeldSlice {
   int rank = 0;
   plan::LocalTensor local;
+  Interval part;  // elements of the local tensor
 };
 std::vector<std::vector<HeldSlice>> slices_by_parameter(const model::ParameterTable& table,
                                                         const plan::Layout& layout) {
   std::vector<std::vector<HeldSlice>> all(table.parameters.size());
   for (int rank = 0; rank < layout.world(); ++rank) {
     const plan::Coordinates at = plan::coordinates_of(layout, rank);
-    if (at.dp != 0) continue;
+    if (at.dp != 0 && layout.zero < 3) continue;
     for (const plan::ShardUnit& shard : plan::shard_units(table, layout, rank)) {
       if (!shard.holds_weights || shard.tied_head) continue;
       for (const plan::LocalTensor& local : shard.tensors) {
         if (at.tp % local.tensor_replicas != 0) continue;
-        all[static_cast<std::size_t>(local.parameter)].push_back({rank, local});
+        const Interval part = plan::kept_weights(shard, local, layout, at.dp);
+        if (part.length() > 0) all[static_cast<std::size_t>(local.parameter)].push_back({rank, local, part});
       }
     }
   }
   return all;
 }
 
-// Where this rank has a parameter's weights.
-TensorView own_weight(const RankWeights& own, const model::Parameter& parameter) {
-  return own.state.weight(own.state.weight_ref(parameter.unit, parameter.role));
+// Some of what this rank keeps of a parameter.
+std::vector<float> own_values(const RankWeights& own, const model::Parameter& parameter, const Interval& wanted) {
+  const parallel::TensorRef ref = own.state.weight_ref(parameter.unit, parameter.role);
+  const std::int64_t begin = own.state.place_of(ref).begin;
+  const TensorView view = own.state.weights(ref.shard_unit, {begin + wanted.begin, begin + wanted.end});
+  return load(own.device, view, 0, wanted.length());
 }
 
 void send_slice(const RankWeights& own, const model::Parameter& parameter, const HeldSlice& slice, Control& control) {
   for_each_piece(parameter, slice.local, [&](const Piece& piece) {
-    control.send_to_leader(load(own.device, own_weight(own, parameter), piece.offset, piece.rows * piece.columns));
+    const Interval wanted = common(piece, slice.part);
+    if (wanted.length() > 0) control.send_to_leader(own_values(own, parameter, wanted));
   });
 }
 
@@ -242,13 +278,15 @@ std::vector<float> collect(const RankWeights& own, const model::Parameter& param
   std::vector<float> whole(static_cast<std::size_t>(parameter.elements()), std::nanf(""));
   for (const HeldSlice& slice : slices) {
     for_each_piece(parameter, slice.local, [&](const Piece& piece) {
-      std::vector<float> values(static_cast<std::size_t>(piece.rows * piece.columns));
+      const Interval wanted = common(piece, slice.part);
+      if (wanted.length() == 0) return;
+      std::vector<float> values(static_cast<std::size_t>(wanted.length()));
       if (slice.rank == control.rank()) {
-        values = load(own.device, own_weight(own, parameter), piece.offset, std::ssize(values));
+        values = own_values(own, parameter, wanted);
       } else {
         control.receive_from(slice.rank, values);
       }
-      place(piece, values, parameter.columns(), whole);
+      place(piece, wanted.begin - piece.offset, values, parameter.columns(), whole);
     });
   }
   if (!std::all_of(whole.begin(), whole.end(), [](float x) { return std::isfinite(x); })) {
