@@ -5,6 +5,7 @@
 #include "base/stop_signals.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "cli/memory_limit.h"
 #include "engine/train/trainer.h"
 #include "report/ledger_table.h"
 
@@ -17,6 +18,7 @@ struct Options {
   bool dry_run = false;
   bool overwrite = false;
   bool allow_slow_tp = false;
+  std::string memory_limit;
   bool json = false;
   std::vector<std::pair<std::string, std::string>> settings;
 };
@@ -70,11 +72,13 @@ ExitCode run_train(Env& env, const comm::Launch& launch, Options options) {
   }
   if (!options.out.empty()) options.settings.emplace_back("out.directory", options.out);
   if (options.allow_slow_tp) options.settings.emplace_back("layout.allow_slow_tp", "true");
+  if (!options.memory_limit.empty()) options.settings.emplace_back("train.memory_limit", options.memory_limit);
   if (options.overwrite) options.settings.emplace_back("out.overwrite", "true");
   const train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
   if (Status status = check_launch(launch, config.layout); !status) throw Error(status.failure());
   const int ranks_here = launch.launcher == "none" ? 0 : launch.ranks_here;
   const train::ResolvedRun run = train::resolve_run(env, config, {.ranks_here = ranks_here});
+  if (Status status = check_memory_limit(env, run); !status) throw Error(status.failure());
   if (options.dry_run) {
     train::check_dry_run(env, run);
     return dry_run(run, options.json);
@@ -109,6 +113,7 @@ void declare_train(Command& root, Env& env) {
   command.option("out", options->out, "run directory (out.directory)");
   command.flag("dry-run", options->dry_run, "print the resolved run, the ledger and the batch equation, and stop");
   command.flag("allow-slow-tp", options->allow_slow_tp, "tensor-parallel ranks may be on different hosts");
+  command.option("memory-limit", options->memory_limit, "what a rank may hold: 8GB, 512MiB (train.memory_limit)");
   command.flag("overwrite", options->overwrite, "write into a run directory that exists");
   command.flag("json", options->json, "one JSON object on standard output");
   command.settings(options->settings);

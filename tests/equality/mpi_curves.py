@@ -30,9 +30,16 @@ CASES = [  # ranks, layout
     (2, "--layout.pp 2 --layout.schedule interleaved --layout.interleave 2"),
     (4, "--layout.pp 4 --layout.schedule 1f1b"),
     (4, "--layout.pp 4 --layout.schedule gpipe"),
+    (2, "--layout.dp 2 --layout.zero 1"),
+    (2, "--layout.dp 2 --layout.zero 2 --layout.reduce step"),
+    (2, "--layout.dp 2 --layout.zero 3 --layout.reduce step"),
+    (3, "--layout.dp 3 --layout.zero 2"),
+    (3, "--layout.dp 3 --layout.zero 3"),
+    (4, "--layout.dp 2 --layout.tp 2 --layout.zero 3"),
+    (4, "--layout.dp 2 --layout.pp 2 --layout.zero 3"),
 ]
-# Cases that law 2 puts in one class: buckets, or schedules and stages, alone differ.
-SAME_BITS = {1: 0, 2: 0, 9: 8, 10: 8}
+# Cases that law 2 puts in one class: buckets, schedules and stages, or ZeRO stages alone differ.
+SAME_BITS = {1: 0, 2: 0, 9: 8, 10: 8, 11: 0, 12: 0, 13: 0, 15: 14}
 
 
 def run(command: list[str], out: pathlib.Path) -> tuple[list[str], str]:

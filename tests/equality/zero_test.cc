@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "support/tiny_world.h"
+#include "support/verify_run.h"
 #include "support/world_checks.h"
 
 namespace trireme::testing {
@@ -87,6 +88,32 @@ TEST(Zero, TiedEmbeddingsAndDropout) {
   for (const Case& c : {kCases[1], kCases[4], kCases[7], kCases[12], kCases[14], kCases[17]}) {
     expect_equal_stages(tiny_gpt2(0.1), c, 3);
     expect_equal_stages(tiny_llama(true), c, 3);
+  }
+}
+
+// The same through `verify`, against stage 0.
+TEST(Zero, VerifyRaisesNoAlarm) {
+  VerifyRun verify;
+  for (const Case& c : kCases) {
+    for (int zero : {1, 2, 3}) {
+      const TinyRun run = run_of(tiny_llama(false), c, zero, plan::default_reduce(zero));
+      const auto number = [](std::int64_t n) { return std::to_string(n); };
+      const VerifyRun::Settings settings{{"layout.dp", number(c.dp)},
+                                         {"layout.tp", number(c.tp)},
+                                         {"layout.pp", number(c.pp)},
+                                         {"layout.zero", number(zero)},
+                                         {"layout.schedule", std::string(plan::schedule_name(c.schedule))},
+                                         {"layout.interleave", number(run.layout.interleave)},
+                                         {"layout.recompute", std::string(model::recompute_name(c.recompute))},
+                                         {"layout.sequence_parallel", c.sequence_parallel ? "true" : "false"},
+                                         {"train.global_batch", number(run.batch.global_batch)},
+                                         {"train.micro_batch", number(run.batch.micro_batch)}};
+      plan::Layout reference = run.layout;
+      reference.zero = 0;
+      const train::VerifyReport report = verify.against(reference, settings);
+      EXPECT_EQ(report.verdict, train::Verdict::kEqual)
+          << c.name << ", zero " << zero << ": " << report.first->what << " of " << report.first->tensor;
+    }
   }
 }
 

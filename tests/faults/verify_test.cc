@@ -197,5 +197,29 @@ TEST_F(Verify, NamesAStageThatTheNormLeavesOut) {
   EXPECT_EQ(left_out.axis, "pipeline");
 }
 
+TEST_F(Verify, NamesAStaleParameterAfterTheGatherOfUpdates) {
+  try {
+    report({{"layout.dp", "2"}, {"layout.zero", "1"}},
+           {.plan = [](auto& plan) { drop_last(plan, plan::Op::kGatherUpdated); }});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kCorrupted);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("two ranks hold different weights"), std::string::npos) << text;
+    EXPECT_NE(text.find("model.norm.weight"), std::string::npos) << text;  // of the last unit
+  }
+}
+
+TEST_F(Verify, NamesABucketThatZeroDrops) {
+  for (const char* zero : {"1", "2", "3"}) {
+    const VerifyReport dropped = report({{"layout.dp", "2"}, {"layout.zero", zero}},
+                                        {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduce); }});
+    ASSERT_TRUE(dropped.first.has_value());
+    EXPECT_EQ(dropped.first->what, "gradient");
+    EXPECT_NE(dropped.first->tensor.find("embed_tokens"), std::string::npos) << dropped.first->tensor;
+    EXPECT_EQ(dropped.axis, "data");
+  }
+}
+
 }  // namespace
 }  // namespace trireme::train

@@ -21,7 +21,9 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
   if (hooks.communicator) {
     made = [&](const comm::GroupName& name) { return hooks.communicator(rank, factory(name)); };
   }
-  const parallel::RankOptions options{.seed = run.config.seed};
+  const parallel::RankOptions options{
+      .seed = run.config.seed,
+      .memory_limit = run.config.memory_limit.count > 0 ? std::optional(run.config.memory_limit) : std::nullopt};
   rank_ = std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, made);
   if (hooks.executor) hooks.executor(rank, rank_->executor());
   if (run.config.model_weights.empty()) {

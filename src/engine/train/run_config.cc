@@ -102,6 +102,27 @@ RunKey word_key(std::string name, std::string help, Field<T> field, Result<T> (*
           .get = [field, print](const RunConfig& config) { return Json(std::string(print(read(field, config)))); }};
 }
 
+// Bytes with their unit, "8GB"; "" is zero bytes.
+RunKey bytes_key(std::string name, std::string help, Field<Bytes> field) {
+  return {.name = name,
+          .kind = "text",
+          .help = std::move(help),
+          .set = [name, field](RunConfig& config, const Json& value) -> Status {
+            if (!value.is_string()) return wrong(name, value.dump(), "must be text with a unit", "8GB");
+            field(config) = Bytes{};
+            if (value.as_string().empty()) return ok_status();
+            const Result<Bytes> bytes = parse_bytes(value.as_string());
+            if (!bytes || bytes->count < 1) return wrong(name, value.as_string(), "must be bytes above 0", "8GB");
+            field(config) = *bytes;
+            return ok_status();
+          },
+          .get =
+              [field](const RunConfig& config) {
+                const Bytes bytes = read(field, config);
+                return Json(bytes.count == 0 ? std::string() : fmt::format("{}B", bytes.count));
+              }};
+}
+
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 std::vector<RunKey> model_and_data_keys() {
@@ -147,6 +168,8 @@ std::vector<RunKey> train_keys() {
       integer_key<std::int64_t>(
           "train.log_interval", "steps between lines where output is no terminal",
           [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 1),
+      bytes_key("train.memory_limit", "what a rank may hold at once; empty: no limit",
+                [](RunConfig& c) -> Bytes& { return c.memory_limit; }),
       number_key(
           "train.deadline", "seconds that a rank waits for another before the run ends with code 86",
           [](RunConfig& c) -> double& { return c.deadline_s; }, 0.001, 1e6),

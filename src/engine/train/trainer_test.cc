@@ -248,13 +248,13 @@ TEST_F(Trainer, SeveralRanksThatDivergeEndWithTheError) {
   EXPECT_EQ(code, ExitCode::kDiverged) << message;
 }
 
-TEST_F(Trainer, WhatTheEngineDoesNotRunIsRefusedByName) {
-  const Settings two{{"layout.dp", "2"}};
-  for (const auto& [key, value] : Settings{{"layout.zero", "1"}, {"layout.reduce", "microbatch"}}) {
-    Settings settings = two;
-    settings.emplace_back(key, value);
-    EXPECT_NE(refusal(settings).second.find(key + " = " + value), std::string::npos) << refusal(settings).second;
-  }
+TEST_F(Trainer, ARankThatMayNotHoldWhatItNeedsEndsWithItsCode) {
+  const auto [code, message] = refusal({{"train.memory_limit", "10kB"}});
+  EXPECT_EQ(code, ExitCode::kDoesNotFit);
+  EXPECT_NE(message.find("10"), std::string::npos) << message;
+}
+
+TEST_F(Trainer, AnIllegalDegreeIsRefusedByName) {
   EXPECT_NE(refusal({{"layout.tp", "3"}}).second.find("layout.tp = 3"), std::string::npos);
 }
 

@@ -98,7 +98,7 @@ ResolvedRun with_layout(const ResolvedRun& run, const plan::Layout& layout, DTyp
   return other;
 }
 
-// Law 2: pipelines, schedules, recompute keep every bit; sums over data or tensor ranks do not in ordered mode.
+// Law 2: pipelines, schedules, recompute, ZeRO and buckets keep every bit; sums over data or tensor ranks do not in ordered mode.
 bool promises_bits(const plan::Layout& a, const plan::Layout& b) {
   return a.dp == b.dp && a.tp == b.tp && a.sequence_parallel == b.sequence_parallel && a.reduce == b.reduce;
 }
@@ -116,6 +116,11 @@ std::vector<std::pair<std::string, plan::Layout>> single_axes(const plan::Layout
   if (target.dp != reference.dp) {
     plan::Layout layout = reference;
     layout.dp = target.dp;
+    layout.zero = target.zero;
+    layout.reduce = target.reduce;
+    layout.prefetch = target.prefetch;
+    layout.bucket = target.bucket;
+    layout.overlap = target.overlap;
     all.emplace_back("data", layout);
   }
   if (target.pp != reference.pp) {
