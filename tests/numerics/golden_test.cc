@@ -69,7 +69,7 @@ class GoldenValues : public ::testing::TestWithParam<std::tuple<const char*, Dev
   }
 
   std::vector<double> gradient(parallel::TensorRef ref) {
-    const kernels::TensorView view = rank_->executor().state().gradient(ref);
+    const kernels::TensorView view = rank_->executor().state().gradient(ref, 0);
     std::vector<double> wide(static_cast<std::size_t>(view.elements()));
     if (view.dtype == DType::kF64) {
       rank_->device().copy_to_host(wide.data(), view.data, Bytes{view.elements() * 8});
