@@ -1,6 +1,6 @@
 // Law 2 along the pipeline axis: any number of stages, schedule, interleave and bucket size computes the same bits as
-// one stage with the same data and tensor degrees. A pairwise set always; with TRIREME_FULL_TABLE set, all of it for ten
-// steps, printed.
+// one stage with the same data and tensor degrees. A pairwise set always; with TRIREME_FULL_TABLE set, all of it for
+// ten steps, printed.
 
 #include <cstdlib>
 

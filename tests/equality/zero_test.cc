@@ -1,5 +1,5 @@
-// Law 2 under ZeRO: at one setting of `reduce`, stages 0 to 3 give the same losses, norms and weights, bit for bit. Law 1
-// beside it: every rank's ledger and the bytes that it sent are what the plan said.
+// Law 2 under ZeRO: at one setting of `reduce`, stages 0 to 3 give the same losses, norms and weights, bit for bit.
+// Law 1 beside it: every rank's ledger and the bytes that it sent are what the plan said.
 
 #include <gtest/gtest.h>
 

@@ -43,8 +43,8 @@ double simulated(const Pipeline& p) {
   return 1.0 - 3.0 * p.micro_batches * p.interleave / span;
 }
 
-// Makes a chunk's passes as long as they are to be, by sleeping after the last instruction of each, and sums up what the
-// rank is busy with.
+// Makes a chunk's passes as long as they are to be, by sleeping after the last instruction of each, and sums up what
+// the rank is busy with.
 class Stage {
  public:
   explicit Stage(const parallel::RunPlan& run) : run_(run) {}

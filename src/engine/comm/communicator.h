@@ -28,6 +28,7 @@ namespace trireme::comm {
 
 enum class Reduction { kSum, kMax };
 
+// The system's, not Env's: deadlines of ranks that are threads are waits of the system.
 using Clock = std::chrono::steady_clock;
 
 // A running operation. Destroying it waits.

@@ -1,5 +1,5 @@
-// The executor's work along the data axis: gradients are summed, by bucket or for each micro-batch; weights are gathered
-// from their owners; each owner updates its part.
+// The executor's work along the data axis: gradients are summed, by bucket or for each micro-batch; weights are
+// gathered from their owners; each owner updates its part.
 
 #include <algorithm>
 #include <cmath>

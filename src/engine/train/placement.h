@@ -17,7 +17,8 @@ Status check_placement(const plan::Layout& layout, const std::vector<std::string
 // "host-a: ranks 0-3; host-b: ranks 4-7": for people.
 std::string describe_hosts(const std::vector<std::string>& hosts);
 
-// "tensor groups stay on a host; pipeline groups cross hosts", of the axes that have groups; "" where there is one host.
+// "tensor groups stay on a host; pipeline groups cross hosts", of the axes that have groups; "" where there is one
+// host.
 std::string describe_crossings(const plan::Layout& layout, const std::vector<std::string>& hosts);
 
 }  // namespace trireme::train

@@ -98,7 +98,8 @@ ResolvedRun with_layout(const ResolvedRun& run, const plan::Layout& layout, DTyp
   return other;
 }
 
-// Law 2: pipelines, schedules, recompute, ZeRO and buckets keep every bit; sums over data or tensor ranks do not in ordered mode.
+// Law 2: pipelines, schedules, recompute, ZeRO and buckets keep every bit; sums over data or tensor ranks do not in
+// ordered mode.
 bool promises_bits(const plan::Layout& a, const plan::Layout& b) {
   return a.dp == b.dp && a.tp == b.tp && a.sequence_parallel == b.sequence_parallel && a.reduce == b.reduce;
 }
