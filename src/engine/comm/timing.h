@@ -62,8 +62,9 @@ class CommunicationTimes {
   std::map<std::string, Axis> axes_;
 };
 
-// `times` and `timeline` outlive the communicator and its requests. A timeline that is there and switched on gets a span
-// of each stretch under way, on the axis' track, and of each that the rank's thread is blocked ("wait: all-reduce").
+// `times` and `timeline` outlive the communicator and its requests. A timeline that is there and switched on gets a
+// span of each operation under way, on the axis' track, and of each time that the rank's thread is blocked in a call
+// ("wait: all-reduce").
 std::unique_ptr<Communicator> make_timing_communicator(std::unique_ptr<Communicator> inner, CommunicationTimes& times,
                                                        telemetry::Timeline* timeline = nullptr);
 

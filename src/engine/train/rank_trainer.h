@@ -11,8 +11,8 @@ namespace trireme::train {
 
 class RankTrainer {
  public:
-  // `tokens` and `validation` (may be null) are shared by all ranks of the process and outlive it. `factory`: may be null in
-  // a run of one rank.
+  // `tokens` and `validation` (may be null) are shared by all ranks of the process and outlive it. `factory`: may be
+  // null in a run of one rank.
   RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
               const comm::CommunicatorFactory& factory, const data::Sampler& tokens, const data::Sampler* validation,
               const RankHooks& hooks = {});
