@@ -15,29 +15,6 @@ namespace {
 
 constexpr double kNanoseconds = 1e9;
 
-Json line_of(const Span& span) {
-  return Json(Json::Array{span.name, static_cast<int>(span.category), span.begin.count, span.end.count, span.track,
-                          span.place.step, span.place.unit, span.place.micro_batch, span.place.chunk, span.bytes,
-                          span.detail});
-}
-
-Span span_of(const Json& line) {
-  const Json::Array& item = line.as_array();
-  const auto small = [&](std::size_t i) { return static_cast<std::int32_t>(item.at(i).as_integer()); };
-  return {.name = item.at(0).as_string(),
-          .category = static_cast<SpanCategory>(small(1)),
-          .begin = {item.at(2).as_number()},
-          .end = {item.at(3).as_number()},
-          .track = item.at(4).as_string(),
-          .place = {.step = small(5), .unit = small(6), .micro_batch = small(7), .chunk = small(8)},
-          .bytes = item.at(9).as_integer(),
-          .detail = item.at(10).as_string()};
-}
-
-Json first_line(std::string_view text) {
-  return parse_json(text.substr(0, text.find('\n')), "a rank's timeline").or_throw();
-}
-
 // A file's times, in whole nanoseconds since its origin: rounding keeps what lies within what.
 struct Interval {
   std::int64_t begin = 0;
@@ -107,46 +84,8 @@ Seconds RankTimeline::begin() const {
   return {spans.empty() ? 0.0 : first};
 }
 
-std::string to_text(const RankTimeline& timeline) {
-  std::string text = Json::object({{"rank", timeline.rank},
-                                   {"name", timeline.name},
-                                   {"host", timeline.host},
-                                   {"dropped", timeline.dropped},
-                                   {"begin_s", timeline.begin().count}})
-                         .dump();
-  for (const Span& span : timeline.spans) text += "\n" + line_of(span).dump();
-  return text;
-}
-
-Seconds begin_of_text(std::string_view text) { return {first_line(text).find("begin_s")->as_number()}; }
-
-RankTimeline rank_timeline_from_text(std::string_view text) {
-  const Json head = first_line(text);
-  RankTimeline timeline{.rank = static_cast<int>(head.find("rank")->as_integer()),
-                        .name = head.find("name")->as_string(),
-                        .host = head.find("host")->as_string(),
-                        .dropped = head.find("dropped")->as_integer(),
-                        .spans = {}};
-  for (std::size_t at = text.find('\n'); at != std::string_view::npos;) {
-    const std::size_t next = text.find('\n', at + 1);
-    timeline.spans.push_back(span_of(parse_json(text.substr(at + 1, next - at - 1), "a span").or_throw()));
-    at = next;
-  }
-  return timeline;
-}
-
-TraceWriter::TraceWriter(Env& env, const std::string& path, Json about, Seconds origin)
-    : file_(env, path), about_(std::move(about)), origin_(origin) {
-  file_.writer().write_text("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
-}
-
-void TraceWriter::event(const Json& event) {
-  file_.writer().write_text((first_ ? "\n" : ",\n") + event.dump());
-  first_ = false;
-}
-
-void TraceWriter::add(const RankTimeline& timeline, const ClockOffset& clock) {
-  const double shift = clock.offset.count - origin_.count;
+TracePart trace_part(const RankTimeline& timeline, const ClockOffset& clock, Seconds origin) {
+  const double shift = clock.offset.count - origin.count;
   const auto nanoseconds = [&](Seconds time) { return std::llround((time.count + shift) * kNanoseconds); };
   std::vector<Interval> times;
   std::map<std::string, std::vector<std::size_t>> tracks{{"", {}}};
@@ -155,6 +94,8 @@ void TraceWriter::add(const RankTimeline& timeline, const ClockOffset& clock) {
     times.push_back({nanoseconds(span.begin), nanoseconds(span.end)});
     tracks[span.track].push_back(i);
   }
+  TracePart part;
+  const auto event = [&](const Json& json) { part.events += (part.events.empty() ? "" : ",\n") + json.dump(); };
   const int pid = timeline.rank;
   event(metadata("process_name", pid, 0, Json::object({{"name", timeline.name}})));
   event(metadata("process_sort_index", pid, 0, Json::object({{"sort_index", pid}})));
@@ -176,17 +117,28 @@ void TraceWriter::add(const RankTimeline& timeline, const ClockOffset& clock) {
       event(complete(timeline.spans[order[i]], times[order[i]], pid, first_tid + lanes[i]));
     }
   }
-  ranks_.push_back(Json::object({{"rank", timeline.rank},
-                                 {"host", timeline.host},
-                                 {"dropped_spans", timeline.dropped},
-                                 {"clock", clock.estimated ? "estimated" : "shared"},
-                                 {"clock_offset_s", clock.offset.count},
-                                 {"clock_round_trip_s", clock.round_trip.count}}));
+  part.facts = Json::object({{"rank", timeline.rank},
+                             {"host", timeline.host},
+                             {"dropped_spans", timeline.dropped},
+                             {"clock", clock.estimated ? "estimated" : "shared"},
+                             {"clock_offset_s", clock.offset.count},
+                             {"clock_round_trip_s", clock.round_trip.count}});
+  return part;
 }
 
-void TraceWriter::close() {
-  about_["ranks"] = ranks_;
-  file_.writer().write_text("\n],\"otherData\":" + about_.dump() + "}\n");
+TraceWriter::TraceWriter(Env& env, const std::string& path) : file_(env, path) {
+  file_.writer().write_text("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+}
+
+void TraceWriter::add(const TracePart& part) {
+  file_.writer().write_text(ranks_.as_array().empty() ? "\n" : ",\n");
+  file_.writer().write_text(part.events);
+  ranks_.push_back(part.facts);
+}
+
+void TraceWriter::close(Json about) {
+  about["ranks"] = std::move(ranks_);
+  file_.writer().write_text("\n],\"otherData\":" + about.dump() + "}\n");
   file_.commit();
 }
 

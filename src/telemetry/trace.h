@@ -26,11 +26,6 @@ struct RankTimeline {
   friend bool operator==(const RankTimeline&, const RankTimeline&) = default;
 };
 
-// As it travels between ranks: a line of JSON for the rank, one for each span.
-std::string to_text(const RankTimeline& timeline);
-RankTimeline rank_timeline_from_text(std::string_view text);  // of to_text's; anything else is an InternalError
-Seconds begin_of_text(std::string_view text);  // rank_timeline_from_text(text).begin(), by its first line
-
 // How a rank's clock stands to the leader's.
 struct ClockOffset {
   Seconds offset;          // added to the rank's time gives the leader's
@@ -38,23 +33,24 @@ struct ClockOffset {
   bool estimated = false;  // else both ranks are on one host, and read one clock
 };
 
-// Writes one rank after another, so that the file may be larger than memory. It appears whole, by close(), or not at
-// all.
+// A rank's part of a file, which each rank makes for itself. origin: the file's zero, on the leader's clock.
+struct TracePart {
+  std::string events;  // of traceEvents, with commas between them
+  Json facts;          // of otherData.ranks
+};
+TracePart trace_part(const RankTimeline& timeline, const ClockOffset& clock, Seconds origin);
+
+// Writes one rank's part after another. The file appears whole, by close(), or not at all.
 class TraceWriter {
  public:
-  // about: members of the file's otherData beside those of the ranks. origin: the file's zero, on the leader's clock.
-  TraceWriter(Env& env, const std::string& path, Json about, Seconds origin);
-  void add(const RankTimeline& timeline, const ClockOffset& clock);
-  void close();
+  TraceWriter(Env& env, const std::string& path);
+  void add(const TracePart& part);
+  // about: members of the file's otherData beside those of the ranks.
+  void close(Json about);
 
  private:
-  void event(const Json& event);
-
   AtomicFile file_;
-  Json about_;
-  const Seconds origin_;
   Json ranks_ = Json::array();
-  bool first_ = true;
 };
 
 struct Trace {

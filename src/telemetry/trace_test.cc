@@ -33,20 +33,17 @@ RankTimeline example(int rank, double zero) {
   return made;
 }
 
-TEST(Trace, TravelsAsText) {
-  const RankTimeline made = example(3, 100.0);
-  EXPECT_EQ(rank_timeline_from_text(to_text(made)), made);
-  EXPECT_EQ(begin_of_text(to_text(made)).count, 100.0);
-  const RankTimeline none{.rank = 1, .name = "", .host = "", .dropped = 0, .spans = {}};
-  EXPECT_EQ(rank_timeline_from_text(to_text(none)), none);
+TEST(Trace, ATimelineBeginsWithItsFirstSpan) {
+  EXPECT_EQ(example(3, 100.0).begin().count, 100.0);
+  EXPECT_EQ(RankTimeline{}.begin().count, 0.0);
 }
 
 std::string written(const std::vector<std::pair<RankTimeline, ClockOffset>>& ranks, Seconds origin) {
   FakeEnv env;
-  TraceWriter writer(env, "trace.json", Json::object({{"schedule", "1f1b"}}), origin);
-  for (const auto& [timeline, clock] : ranks) writer.add(timeline, clock);
+  TraceWriter writer(env, "trace.json");
+  for (const auto& [timeline, clock] : ranks) writer.add(trace_part(timeline, clock, origin));
   EXPECT_FALSE(env.exists("trace.json"));
-  writer.close();
+  writer.close(Json::object({{"schedule", "1f1b"}}));
   return env.read_file("trace.json");
 }
 

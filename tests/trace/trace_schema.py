@@ -175,6 +175,13 @@ def main() -> int:
         assert "trace" not in [line.split(" ")[0] for line in (folder / "threads" / "run.toml").read_text().split("\n")
                                if not line.endswith(("''", '""'))], "a look at one run is no part of its description"
         print(f"threads: {len(trace['traceEvents'])} events, as they should be")
+        axes = folder / "axes.json"
+        done = train([program, "train", str(folder / "run.toml"), "--model.config", str(folder / "llama"), "--layout.dp",
+                      "2", "--layout.tp", "4", "--trace", str(axes)], folder / "axes")
+        assert done.returncode == 0, done.stderr
+        names = set(check_form(json.loads(axes.read_text()))[1].values())
+        assert {"compute", "data", "tensor"} <= names, names
+        print(f"dp 2, tp 4: tracks {sorted(names)}")
         traces = [threads]
         if launcher:
             mpi = folder / "mpi.json"

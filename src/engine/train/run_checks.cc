@@ -99,7 +99,10 @@ void check_directory(Env& env, const RunConfig& config) {
   if (env.exists(config.out) && !env.is_directory(config.out)) {
     throw Error(Failure{.option = "out.directory", .value = config.out, .rule = "is a file", .nearest = ""});
   }
-  if (!config.trace.empty() && env.exists(config.trace) && (!config.overwrite || env.is_directory(config.trace))) {
+  if (!config.trace.empty() && env.is_directory(config.trace)) {
+    throw Error(Failure{.option = "out.trace", .value = config.trace, .rule = "is a directory", .nearest = ""});
+  }
+  if (!config.trace.empty() && env.exists(config.trace) && !config.overwrite) {
     throw Error(Failure{.option = "out.trace",
                         .value = config.trace,
                         .rule = "is there already, and is not overwritten unless asked",

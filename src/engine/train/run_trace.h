@@ -13,7 +13,7 @@
 
 namespace trireme::train {
 
-// Room in a rank's timeline: 8 MiB. A step of 100 layers and 8 micro-batches takes some 20,000 spans.
+// Room in a rank's timeline: 7 MiB. A step of 100 layers and 8 micro-batches takes some 20,000 spans.
 inline constexpr std::int64_t kTimelineSpans = 131'072;
 
 // One rank's part. Every call is made by all ranks; where no trace is asked for, none does anything.
@@ -32,7 +32,9 @@ class RunTrace {
 
  private:
   telemetry::Timeline* timeline() { return rank_.communication().timeline.get(); }
-  telemetry::RankTimeline own_part();
+  struct Scale;
+  telemetry::RankTimeline own_timeline();  // and gives its memory back
+  Scale agree(Seconds own_begin, Control& control) const;
   void write(std::int64_t last_step, Control& control);
   Json about(std::int64_t last_step) const;
 
