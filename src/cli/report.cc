@@ -17,7 +17,8 @@ struct Options {
 
 // The step to draw: the one asked for, else the last.
 std::int32_t step_to_draw(const telemetry::Trace& trace, const std::string& file, std::int64_t asked) {
-  const std::vector<std::int32_t> steps = report::steps_of(trace);
+  std::vector<std::int32_t> steps = report::steps_of(trace);
+  std::erase_if(steps, [&](std::int32_t step) { return !(report::range_of(trace, step).length() > 0.0); });
   if (steps.empty()) {
     throw Error(Failure{.option = "trace file", .value = file, .rule = "shows no step", .nearest = ""});
   }

@@ -136,7 +136,9 @@ def check_page(program: str, traces: list[pathlib.Path], out: pathlib.Path) -> N
     assert page.sections == len(traces)
     for kind in "fiwq":  # forward, backward input, backward weight, waiting
         assert page.boxes[kind] >= STAGES, page.boxes
-    for arguments, said in [(["no.json"], "there is no such file"), ([str(traces[0]), "--step", "9"], "--step"),
+    empty = out.with_name("empty.json")
+    empty.write_text('{"traceEvents": []}')
+    for arguments, said in [([str(empty)], "shows no step"), (["no.json"], "there is no such file"), ([str(traces[0]), "--step", "9"], "--step"),
                             ([str(out)], "page.html: line 1"), ([str(traces[0]), "--step", "-1"], "steps count from 1")]:
         done = subprocess.run([program, "report", "trace", *arguments, "--out", str(out)], capture_output=True, text=True,
                               check=False)
