@@ -21,6 +21,9 @@ class CliCommand : public Command {
     CLI::Option* option = app_.add_option(name, value, help);
     if (required) option->required();
   }
+  void positionals(const std::string& name, std::vector<std::string>& values, const std::string& help) override {
+    app_.add_option(name, values, help)->required();
+  }
   void option(const std::string& name, std::string& value, const std::string& help) override {
     app_.add_option("--" + name, value, help);
   }

@@ -17,6 +17,8 @@ class Command {
  public:
   virtual ~Command() = default;
   virtual void positional(const std::string& name, std::string& value, const std::string& help, bool required) = 0;
+  // One or more.
+  virtual void positionals(const std::string& name, std::vector<std::string>& values, const std::string& help) = 0;
   virtual void option(const std::string& name, std::string& value, const std::string& help) = 0;
   virtual void option(const std::string& name, std::int64_t& value, const std::string& help) = 0;
   virtual void option(const std::string& name, double& value, const std::string& help) = 0;

@@ -16,13 +16,15 @@ int main(int argc, char** argv) {
     cli::declare_model(root, env);
     cli::declare_data(root, env);
     cli::declare_sample(root, env);
+    cli::declare_report(root, env);
     root.examples(
         "  trireme plan bubble --stages 4                 how long a pipeline waits\n"
         "  trireme model examples/models/gpt2            the parameter table and the exact count\n"
         "  trireme data tokenize book.txt --out data      a text as token files\n"
         "  trireme train examples/runs/demo.toml          a run\n"
         "  trireme verify examples/runs/demo.toml --layout.tp 2   the same model on another layout?\n"
-        "  trireme sample runs/demo/model --prompt 'The'  text from what was trained");
+        "  trireme sample runs/demo/model --prompt 'The'  text from what was trained\n"
+        "  trireme report trace run.json --out page.html  a run's timelines as a picture");
   });
   return static_cast<int>(code);
 }

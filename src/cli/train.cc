@@ -15,6 +15,8 @@ namespace {
 struct Options {
   std::string file;
   std::string out;
+  std::string trace;
+  std::string trace_steps;
   bool dry_run = false;
   bool overwrite = false;
   bool allow_slow_tp = false;
@@ -67,10 +69,15 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
 }
 
 ExitCode run_train(Env& env, const comm::Launch& launch, Options options) {
-  if (options.out.rfind("--", 0) == 0) {
-    throw Error(Failure{.option = "--out", .value = options.out, .rule = "needs a directory", .nearest = ""});
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"--out", &options.out}, {"--trace", &options.trace}, {"--trace-steps", &options.trace_steps}};
+  for (const auto& [option, value] : texts) {
+    if (value->rfind("--", 0) != 0) continue;
+    throw Error(Failure{.option = option, .value = *value, .rule = "needs a value", .nearest = ""});
   }
   if (!options.out.empty()) options.settings.emplace_back("out.directory", options.out);
+  if (!options.trace.empty()) options.settings.emplace_back("out.trace", options.trace);
+  if (!options.trace_steps.empty()) options.settings.emplace_back("out.trace_steps", options.trace_steps);
   if (options.allow_slow_tp) options.settings.emplace_back("layout.allow_slow_tp", "true");
   if (!options.memory_limit.empty()) options.settings.emplace_back("train.memory_limit", options.memory_limit);
   if (options.overwrite) options.settings.emplace_back("out.overwrite", "true");
@@ -111,6 +118,8 @@ void declare_train(Command& root, Env& env) {
   Command& command = root.command("train", "Train a model");
   command.positional("run", options->file, "run.toml", true);
   command.option("out", options->out, "run directory (out.directory)");
+  command.option("trace", options->trace, "file for a timeline of all ranks, which Perfetto shows (out.trace)");
+  command.option("trace-steps", options->trace_steps, "steps that it shows: 3-5 (out.trace_steps)");
   command.flag("dry-run", options->dry_run, "print the resolved run, the ledger and the batch equation, and stop");
   command.flag("allow-slow-tp", options->allow_slow_tp, "tensor-parallel ranks may be on different hosts");
   command.option("memory-limit", options->memory_limit, "what a rank may hold: 8GB, 512MiB (train.memory_limit)");

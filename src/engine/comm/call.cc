@@ -1,13 +1,10 @@
 #include "engine/comm/call.h"
 
-#include <string_view>
-
 #include <fmt/format.h>
 
 #include "base/error.h"
 
 namespace trireme::comm {
-namespace {
 
 std::string_view operation_name(Operation operation) {
   switch (operation) {
@@ -28,6 +25,8 @@ std::string_view operation_name(Operation operation) {
   }
   return "operation";
 }
+
+namespace {
 
 std::string hint_of(ExitCode code) {
   if (code != ExitCode::kHang) return "";

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/dtype.h"
 #include "base/exit_code.h"
@@ -13,6 +14,8 @@
 namespace trireme::comm {
 
 enum class Operation : std::int32_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kSend, kReceive };
+
+std::string_view operation_name(Operation operation);  // "all-reduce"
 
 // All members but the data must be equal on all ranks of a collective.
 struct Call {

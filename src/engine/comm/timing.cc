@@ -1,6 +1,7 @@
 #include "engine/comm/timing.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -12,11 +13,72 @@ namespace {
 
 Seconds seconds_of(Clock::duration time) { return {std::chrono::duration<double>(time).count()}; }
 
+Seconds on_the_clock(Clock::time_point when) { return seconds_of(when.time_since_epoch()); }
+
+// The spans of one operation, but for their times.
+struct Traced {
+  telemetry::Timeline* timeline = nullptr;  // null: none are wanted
+  telemetry::Timeline::Entry under_way = {};
+  telemetry::Timeline::Entry blocked = {};
+
+  void add(telemetry::Timeline::Entry entry, Clock::time_point begin, Clock::time_point end) const {
+    entry.begin = on_the_clock(begin);
+    entry.end = on_the_clock(std::max(begin, end));
+    timeline->add(entry);
+  }
+  void add_under_way(Clock::time_point posted, Clock::time_point completed) const {
+    if (timeline != nullptr) add(under_way, posted, completed);
+  }
+  void add_blocked(Clock::time_point begin, Clock::time_point end) const {
+    if (timeline != nullptr) add(blocked, begin, end);
+  }
+};
+
+// What a communicator writes into a timeline.
+class Tracer {
+ public:
+  Tracer(telemetry::Timeline* timeline, const std::string& axis) : timeline_(timeline) {
+    if (timeline_ == nullptr) return;
+    axis_ = timeline_->word(axis);
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const std::string name(operation_name(static_cast<Operation>(i)));
+      names_[i] = {timeline_->word(name), timeline_->word("wait: " + name)};
+    }
+  }
+
+  Traced operation(Operation operation, std::int64_t bytes) const {
+    if (timeline_ == nullptr || !timeline_->on()) return {};
+    const auto [name, wait] = names_[static_cast<std::size_t>(operation)];
+    return {.timeline = timeline_,
+            .under_way = {.name = name,
+                          .track = axis_,
+                          .category = telemetry::SpanCategory::kCommunication,
+                          .place = timeline_->place(),
+                          .bytes = bytes},
+            .blocked = {.name = wait,
+                        .detail = axis_,
+                        .category = telemetry::SpanCategory::kWaiting,
+                        .place = timeline_->place(),
+                        .bytes = bytes}};
+  }
+
+ private:
+  using Word = telemetry::Timeline::Word;
+  telemetry::Timeline* timeline_;
+  Word axis_ = 0;
+  std::array<std::pair<Word, Word>, static_cast<std::size_t>(Operation::kReceive) + 1> names_{};
+};
+
 // Adds the time of its own life, also where the call throws.
 class Exposure {
  public:
-  Exposure(CommunicationTimes& times, const std::string& axis) : times_(times), axis_(axis) {}
-  ~Exposure() { times_.add_exposed(axis_, Clock::now() - begin_); }
+  Exposure(CommunicationTimes& times, const std::string& axis, const Traced& traced)
+      : times_(times), axis_(axis), traced_(traced) {}
+  ~Exposure() {
+    const Clock::time_point end = Clock::now();
+    times_.add_exposed(axis_, end - begin_);
+    traced_.add_blocked(begin_, end);
+  }
   Exposure(const Exposure&) = delete;
   Exposure& operator=(const Exposure&) = delete;
   Clock::time_point begin() const { return begin_; }
@@ -24,16 +86,18 @@ class Exposure {
  private:
   CommunicationTimes& times_;
   const std::string& axis_;
+  const Traced& traced_;
   const Clock::time_point begin_ = Clock::now();
 };
 
 class TimedRequest : public Request {
  public:
   // shared: the name of its group.
-  TimedRequest(CommunicationTimes& times, std::shared_ptr<Communicator> shared, Clock::time_point posted,
-               std::unique_ptr<Request> inner)
-      : times_(times), shared_(std::move(shared)), posted_(posted), inner_(std::move(inner)) {}
+  TimedRequest(CommunicationTimes& times, std::shared_ptr<Communicator> shared, const Traced& traced,
+               Clock::time_point posted, std::unique_ptr<Request> inner)
+      : times_(times), shared_(std::move(shared)), traced_(traced), posted_(posted), inner_(std::move(inner)) {}
   ~TimedRequest() override {
+    if (ended_) traced_ = {};
     try {
       wait();
     } catch (const std::exception&) {
@@ -46,7 +110,7 @@ class TimedRequest : public Request {
     return true;
   }
   void wait() override {
-    const Exposure exposure(times_, axis());
+    const Exposure exposure(times_, axis(), traced_);
     try {
       inner_->wait();
     } catch (...) {
@@ -60,11 +124,15 @@ class TimedRequest : public Request {
  private:
   const std::string& axis() const { return shared_->name().axis; }
   void end() {
-    if (!std::exchange(ended_, true)) times_.end(axis(), posted_, inner_->completed_at());
+    if (std::exchange(ended_, true)) return;
+    const Clock::time_point completed = inner_->completed_at();
+    times_.end(axis(), posted_, completed);
+    traced_.add_under_way(posted_, completed);
   }
 
   CommunicationTimes& times_;
   std::shared_ptr<Communicator> shared_;
+  Traced traced_;
   const Clock::time_point posted_;
   bool ended_ = false;
   std::unique_ptr<Request> inner_;
@@ -72,21 +140,25 @@ class TimedRequest : public Request {
 
 class TimingCommunicator : public Decorator {
  public:
-  TimingCommunicator(std::unique_ptr<Communicator> inner, CommunicationTimes& times)
-      : Decorator(std::move(inner)), times_(times) {}
+  TimingCommunicator(std::unique_ptr<Communicator> inner, CommunicationTimes& times, telemetry::Timeline* timeline)
+      : Decorator(std::move(inner)), times_(times), tracer_(timeline, axis()) {}
 
   void barrier() override {
-    const Exposure exposure(times_, axis());
+    const Traced traced = tracer_.operation(Operation::kBarrier, -1);
+    const Exposure exposure(times_, axis(), traced);
     measured(exposure.begin(), [&] { inner().barrier(); });
-    times_.end(axis(), exposure.begin(), Clock::now());
+    const Clock::time_point end = Clock::now();
+    times_.end(axis(), exposure.begin(), end);
+    traced.add_under_way(exposure.begin(), end);
   }
 
  protected:
   std::unique_ptr<Request> run(const Posting& posting) override {
-    const Exposure exposure(times_, axis());
+    const Traced traced = tracer_.operation(posting.call.operation, posting.bytes().count);
+    const Exposure exposure(times_, axis(), traced);
     std::unique_ptr<Request> request;
     measured(exposure.begin(), [&] { request = post(inner(), posting); });
-    return std::make_unique<TimedRequest>(times_, shared_inner(), exposure.begin(), std::move(request));
+    return std::make_unique<TimedRequest>(times_, shared_inner(), traced, exposure.begin(), std::move(request));
   }
 
  private:
@@ -104,6 +176,7 @@ class TimingCommunicator : public Decorator {
   }
 
   CommunicationTimes& times_;
+  const Tracer tracer_;
 };
 
 }  // namespace
@@ -161,8 +234,9 @@ void CommunicationTimes::Axis::settle(Clock::time_point before) {
   intervals.erase(intervals.begin(), open);
 }
 
-std::unique_ptr<Communicator> make_timing_communicator(std::unique_ptr<Communicator> inner, CommunicationTimes& times) {
-  return std::make_unique<TimingCommunicator>(std::move(inner), times);
+std::unique_ptr<Communicator> make_timing_communicator(std::unique_ptr<Communicator> inner, CommunicationTimes& times,
+                                                       telemetry::Timeline* timeline) {
+  return std::make_unique<TimingCommunicator>(std::move(inner), times, timeline);
 }
 
 }  // namespace trireme::comm

@@ -16,6 +16,7 @@
 
 #include "base/units.h"
 #include "engine/comm/communicator.h"
+#include "telemetry/timeline.h"
 
 namespace trireme::comm {
 
@@ -61,7 +62,10 @@ class CommunicationTimes {
   std::map<std::string, Axis> axes_;
 };
 
-// `times` outlives the communicator and its requests.
-std::unique_ptr<Communicator> make_timing_communicator(std::unique_ptr<Communicator> inner, CommunicationTimes& times);
+// `times` and `timeline` outlive the communicator and its requests. A timeline that is there and switched on gets a
+// span of each operation under way, on the axis' track, and of each time that the rank's thread is blocked in a call
+// ("wait: all-reduce").
+std::unique_ptr<Communicator> make_timing_communicator(std::unique_ptr<Communicator> inner, CommunicationTimes& times,
+                                                       telemetry::Timeline* timeline = nullptr);
 
 }  // namespace trireme::comm

@@ -120,6 +120,39 @@ TEST(TimingCommunicator, WhatIsWaitedForLaterIsHidden) {
   EXPECT_LT(times.exposed.count, times.under_way.count);
 }
 
+TEST(TimingCommunicator, ATimelineSeesWhatIsUnderWayAndWhatTheRankWaitsFor) {
+  ThreadWorld world(2, Seconds{20});
+  run_ranks(2, [&](int rank) {
+    CommunicationTimes times;
+    telemetry::Timeline timeline(64);
+    const auto c = make_timing_communicator(world.make_communicator(everybody(2), rank), times, &timeline);
+    std::vector<float> values(10);
+    c->all_reduce({}, bytes_of(values), 10, DType::kF32, Reduction::kSum)->wait();
+    EXPECT_TRUE(timeline.spans().empty());  // it is off
+    timeline.switch_to(true);
+    timeline.set_place({.step = 4, .unit = 2, .micro_batch = 1, .chunk = 0});
+    const auto request = c->all_gather({}, bytes_of(values), 10, DType::kF32);
+    timeline.set_place({.step = 4, .unit = 3});  // where it is waited for does not count
+    request->wait();
+    c->barrier();
+    const std::vector<telemetry::Span> spans = timeline.spans();
+    ASSERT_EQ(spans.size(), 5U);
+    const char* const names[] = {"wait: all-gather", "all-gather", "wait: all-gather", "barrier", "wait: barrier"};
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const bool waits = i % 2 == 0;
+      EXPECT_EQ(spans[i].name, names[i]);
+      EXPECT_EQ(spans[i].category, waits ? telemetry::SpanCategory::kWaiting : telemetry::SpanCategory::kCommunication);
+      EXPECT_EQ(spans[i].track, waits ? "" : "data");
+      EXPECT_EQ(spans[i].detail, waits ? "data" : "");
+      EXPECT_EQ(spans[i].bytes, i < 3 ? 40 : -1);
+      EXPECT_EQ(spans[i].place.unit, i < 3 ? 2 : 3);
+      EXPECT_LE(spans[i].begin, spans[i].end);
+    }
+    EXPECT_EQ(spans[0].begin, spans[1].begin);
+    EXPECT_LE(spans[1].end, spans[2].end);
+  });
+}
+
 TEST(TimingCommunicator, FailedCallsExposeTimeAndNothingElse) {
   ThreadWorld world(2, Seconds{0.1});
   CommunicationTimes times;

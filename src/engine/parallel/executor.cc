@@ -15,7 +15,7 @@ using model::UnitKind;
 using plan::Instruction;
 using plan::Op;
 
-Executor::Executor(nn::RankContext& context, const RunPlan& run)
+Executor::Executor(nn::RankContext& context, const RunPlan& run, telemetry::Timeline* timeline)
     : context_(context),
       run_(run),
       state_(context, run),
@@ -23,7 +23,8 @@ Executor::Executor(nn::RankContext& context, const RunPlan& run)
       gradients_(state_),
       step_bookings_(run.table, run.layout, run.batch, run.inputs, run.rank, run.step),
       evaluation_bookings_(run.table, run.layout, run.batch, run.inputs, run.rank, run.evaluation),
-      at_(plan::coordinates_of(run.layout, run.rank)) {
+      at_(plan::coordinates_of(run.layout, run.rank)),
+      tracer_(timeline == nullptr ? nullptr : std::make_unique<InstructionTracer>(*timeline, run.table.config)) {
   samples_.resize(static_cast<std::size_t>(plan::micro_batches(run.layout, run.batch)));
   counted_targets_.resize(samples_.size());
 }
@@ -85,7 +86,11 @@ void Executor::logits(std::span<const std::int32_t> inputs, const TakeLogits& ta
 
 void Executor::run_program(const plan::RankProgram& program) {
   for (const Instruction& instruction : program.instructions) {
-    execute(instruction);
+    if (tracer_ && tracer_->on()) {
+      tracer_->run(instruction, [&] { execute(instruction); });
+    } else {
+      execute(instruction);
+    }
     if (observer) observer(instruction);
   }
   context_.device.synchronize();

@@ -13,6 +13,7 @@
 #include "engine/optim/optimizer.h"
 #include "engine/parallel/activation_store.h"
 #include "engine/parallel/gradient_accumulator.h"
+#include "engine/parallel/instruction_tracer.h"
 #include "engine/parallel/rank_state.h"
 #include "engine/parallel/run_plan.h"
 
@@ -32,8 +33,9 @@ struct StepResult {
 
 class Executor {
  public:
-  // The context and the plan must outlive it.
-  Executor(nn::RankContext& context, const RunPlan& run);
+  // The context, the plan and the timeline (may be null) must outlive it. A timeline that is switched on gets a span of
+  // each instruction, of the time that the rank's thread spends in it.
+  Executor(nn::RankContext& context, const RunPlan& run, telemetry::Timeline* timeline = nullptr);
 
   // With all weights that other ranks have updated there. Not while step() or evaluate() runs.
   RankState& state();
@@ -53,7 +55,7 @@ class Executor {
   using TakeLogits = std::function<void(std::int64_t first_row, std::int64_t columns, const std::vector<double>&)>;
   void logits(std::span<const std::int32_t> inputs, const TakeLogits& take);
 
-  // Called after each instruction: timelines, tests.
+  // Called after each instruction: tests.
   std::function<void(const plan::Instruction&)> observer;
   // Called with what each unit's pass is given, before it is given: where tests plant faults.
   std::function<void(nn::UnitContext&, double& loss_scale)> fault;
@@ -110,6 +112,7 @@ class Executor {
   plan::BookingTable evaluation_bookings_;
   plan::Coordinates at_;
   std::map<BoundaryKey, kernels::Buffer> boundaries_;
+  std::unique_ptr<InstructionTracer> tracer_;                    // null: nobody asked for a timeline
   std::map<BoundaryKey, std::unique_ptr<comm::Request>> sends_;  // running, of boundaries; gone before their memory
   std::vector<std::unique_ptr<comm::Request>> reductions_;       // running; waited for before the norm
   // All-gathers of weights by shard unit, running; waited for before their first use.

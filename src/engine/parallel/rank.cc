@@ -1,6 +1,14 @@
 #include "engine/parallel/rank.h"
 
 namespace trireme::parallel {
+namespace {
+
+std::unique_ptr<telemetry::Timeline> make_timeline(const RankOptions& options) {
+  if (options.timeline_spans == 0) return nullptr;
+  return std::make_unique<telemetry::Timeline>(options.timeline_spans);
+}
+
+}  // namespace
 
 Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan plan, const RankOptions& options,
            const comm::CommunicatorFactory& factory)
@@ -8,6 +16,7 @@ Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan 
       predicted_(predicted_ledger(plan_)),
       device_(std::move(device)),
       arena_(*device_, {.booked = predicted_, .limit = options.memory_limit, .poison = options.poison}),
+      records_{.timeline = make_timeline(options)},
       communicators_(make_communicators(factory, plan_.table.config, plan_.layout, plan_.rank, records_)),
       context_{.env = env,
                .log = log,
@@ -20,7 +29,7 @@ Rank::Rank(Env& env, Log& log, std::unique_ptr<kernels::Device> device, RunPlan 
                .seed = options.seed,
                .threads = plan_.inputs.threads} {
   TRIREME_CHECK_EQ(device_->kernels().threads(), plan_.inputs.threads);
-  executor_ = std::make_unique<Executor>(context_, plan_);
+  executor_ = std::make_unique<Executor>(context_, plan_, records_.timeline.get());
 }
 
 }  // namespace trireme::parallel

@@ -13,7 +13,8 @@ namespace trireme::parallel {
 struct RankOptions {
   std::uint64_t seed = 1;
   std::optional<Bytes> memory_limit = std::nullopt;
-  bool poison = false;  // tests: new buffers are NaN
+  bool poison = false;              // tests: new buffers are NaN
+  std::int64_t timeline_spans = 0;  // room in the rank's timeline; 0: it has none
 };
 
 class Rank {

@@ -10,8 +10,9 @@ RankCommunicators make_communicators(const comm::CommunicatorFactory& factory, c
     const comm::GroupName name{std::string(plan::axis_name(axis)), std::move(ranks)};
     if (name.ranks.size() == 1) return comm::make_self_communicator(name.axis, rank);
     return comm::make_counting_communicator(
-        comm::make_recording_communicator(comm::make_timing_communicator(factory(name), records.times),
-                                          records.last_operations),
+        comm::make_recording_communicator(
+            comm::make_timing_communicator(factory(name), records.times, records.timeline.get()),
+            records.last_operations),
         records.traffic);
   };
   RankCommunicators made;

@@ -9,6 +9,7 @@
 #include "model/config.h"
 #include "plan/layout.h"
 #include "telemetry/flight_recorder.h"
+#include "telemetry/timeline.h"
 
 namespace trireme::parallel {
 
@@ -22,8 +23,9 @@ struct RankCommunicators {
 
 // What looks on while a rank communicates.
 struct CommunicationRecords {
-  comm::TrafficCounters traffic;
-  comm::CommunicationTimes times;
+  std::unique_ptr<telemetry::Timeline> timeline = nullptr;  // of all that the rank does; null: not asked for
+  comm::TrafficCounters traffic = {};
+  comm::CommunicationTimes times = {};
   telemetry::FlightRecorder last_operations{256};
 };
 

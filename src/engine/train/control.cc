@@ -1,5 +1,7 @@
 #include "engine/train/control.h"
 
+#include <chrono>
+#include <map>
 #include <numeric>
 
 #include "base/json.h"
@@ -21,6 +23,9 @@ std::vector<std::int32_t> words_of(const std::string& text) {
   std::copy(text.begin(), text.end(), reinterpret_cast<char*>(words.data()));
   return words;
 }
+
+double now() { return std::chrono::duration<double>(comm::Clock::now().time_since_epoch()).count(); }
+constexpr int kClockRounds = 16;
 
 template <class T>
 std::byte* bytes_of(std::vector<T>& values) {
@@ -69,6 +74,46 @@ std::vector<std::string> Control::share(const std::string& text) {
   std::vector<std::string> all;
   const Json parsed = parse_json(joined, "what ranks share").or_throw();
   for (const Json& one : parsed.as_array()) all.push_back(one.as_string());
+  return all;
+}
+
+telemetry::ClockOffset Control::clock_of(int rank) {
+  telemetry::ClockOffset best{.offset = {}, .round_trip = {}, .estimated = true};
+  for (int round = 0; round < kClockRounds; ++round) {
+    double theirs = 0.0;
+    auto* data = reinterpret_cast<std::byte*>(&theirs);
+    const double sent = now();
+    group_->send(Stream{}, data, 1, DType::kF64, rank)->wait();
+    group_->receive(Stream{}, data, 1, DType::kF64, rank)->wait();
+    const double received = now();
+    if (round > 0 && received - sent >= best.round_trip.count) continue;
+    best.round_trip = {received - sent};
+    best.offset = {sent + (received - sent) / 2 - theirs};
+  }
+  return best;
+}
+
+void Control::answer_clock() {
+  for (int round = 0; round < kClockRounds; ++round) {
+    double word = 0.0;
+    auto* data = reinterpret_cast<std::byte*>(&word);
+    group_->receive(Stream{}, data, 1, DType::kF64, 0)->wait();
+    word = now();
+    group_->send(Stream{}, data, 1, DType::kF64, 0)->wait();
+  }
+}
+
+std::vector<telemetry::ClockOffset> Control::clocks(const std::vector<std::string>& hosts) {
+  std::map<std::string, telemetry::ClockOffset> by_host{{hosts.front(), {}}};
+  for (int rank = 1; rank < ranks(); ++rank) {
+    const auto [entry, first_of_host] = by_host.try_emplace(hosts[static_cast<std::size_t>(rank)]);
+    if (!first_of_host) continue;
+    if (leads()) entry->second = clock_of(rank);
+    if (rank == this->rank()) answer_clock();
+  }
+  std::vector<telemetry::ClockOffset> all;
+  if (!leads()) return all;
+  for (const std::string& host : hosts) all.push_back(by_host.at(host));
   return all;
 }
 

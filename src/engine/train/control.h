@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/comm/communicator.h"
+#include "telemetry/trace.h"
 
 namespace trireme::train {
 
@@ -29,11 +30,18 @@ class Control {
   // Every rank's text, by rank, on all.
   std::vector<std::string> share(const std::string& text);
 
+  // How every rank's steady clock stands to the leader's, by rank, on the leader; empty elsewhere. hosts: of all ranks.
+  // Ranks of one host share its clock; another host's is taken from the fastest of a few messages there and back.
+  std::vector<telemetry::ClockOffset> clocks(const std::vector<std::string>& hosts);
+
   // Floats from one rank to the leader. Both block.
   void send_to_leader(std::span<const float> values);
   void receive_from(int rank, std::span<float> values);
 
  private:
+  telemetry::ClockOffset clock_of(int rank);  // the leader's side
+  void answer_clock();                        // the other's
+
   std::unique_ptr<comm::Communicator> group_;
 };
 

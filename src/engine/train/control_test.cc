@@ -1,5 +1,7 @@
 #include "engine/train/control.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -24,6 +26,23 @@ TEST(Control, TheLeadersWordAndEverybodysTextsArrive) {
       EXPECT_EQ(control.share(expected[static_cast<std::size_t>(rank)]), expected);
     });
   }
+}
+
+TEST(Control, ClocksOfOtherHostsAreEstimated) {
+  const std::vector<std::string> hosts{"a", "b", "a", "b", "c"};
+  const std::unique_ptr<RunWorld> world = make_thread_run_world(5, Seconds{5});
+  run_ranks(*world, [&](int rank) {
+    Control control(rank, 5, world->factory(rank));
+    const std::vector<telemetry::ClockOffset> clocks = control.clocks(hosts);
+    ASSERT_EQ(clocks.size(), rank == 0 ? hosts.size() : 0);
+    if (rank != 0) return;
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      EXPECT_EQ(clocks[i].estimated, hosts[i] != "a");
+      // In truth all read one clock: the estimate is within its own bound.
+      EXPECT_LE(std::abs(clocks[i].offset.count), clocks[i].round_trip.count / 2 + 1e-9);
+    }
+    EXPECT_EQ(clocks[1].offset, clocks[3].offset);
+  });
 }
 
 TEST(Control, ALeaderThatNeverDecidesIsAHang) {

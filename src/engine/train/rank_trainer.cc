@@ -1,10 +1,42 @@
 #include "engine/train/rank_trainer.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "engine/train/run_trace.h"
 #include "engine/train/weights.h"
 
 namespace trireme::train {
+namespace {
+
+Seconds now() { return {std::chrono::duration<double>(comm::Clock::now().time_since_epoch()).count()}; }
+
+// A span of the whole step, around all of its instructions, and one of what comes before the first.
+class StepSpans {
+ public:
+  explicit StepSpans(telemetry::Timeline* timeline)
+      : timeline_(timeline != nullptr && timeline->on() ? timeline : nullptr) {
+    if (timeline_ != nullptr) begin_ = now();
+  }
+  ~StepSpans() {
+    add("step");
+    if (timeline_ != nullptr) timeline_->switch_to(false);
+  }
+  StepSpans(const StepSpans&) = delete;
+  StepSpans& operator=(const StepSpans&) = delete;
+  void loaded() const { add("load tokens"); }
+
+ private:
+  void add(std::string_view name) const {
+    if (timeline_ == nullptr) return;
+    timeline_->add({.name = timeline_->word(name), .place = timeline_->place(), .begin = begin_, .end = now()});
+  }
+
+  telemetry::Timeline* timeline_;
+  Seconds begin_;
+};
+
+}  // namespace
 
 RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
                          const comm::CommunicatorFactory& factory, const data::Sampler& tokens,
@@ -23,7 +55,8 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
   }
   const parallel::RankOptions options{
       .seed = run.config.seed,
-      .memory_limit = run.config.memory_limit.count > 0 ? std::optional(run.config.memory_limit) : std::nullopt};
+      .memory_limit = run.config.memory_limit.count > 0 ? std::optional(run.config.memory_limit) : std::nullopt,
+      .timeline_spans = run.config.trace.empty() ? 0 : kTimelineSpans};
   rank_ = std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, made);
   if (hooks.executor) hooks.executor(rank, rank_->executor());
   if (run.config.model_weights.empty()) {
@@ -36,6 +69,7 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
 }
 
 parallel::StepResult RankTrainer::step(std::int64_t step) {
+  const StepSpans spans(rank_->communication().timeline.get());
   const plan::Batch& batch = run_.config.batch;
   for (std::int64_t m = 0; m < plan::micro_batches(run_.config.layout, batch); ++m) {
     const std::int64_t first = parallel::first_sample(run_.config.layout, batch, step, dp_index_, m);
@@ -44,6 +78,7 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
     for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));
     rank_->executor().load_micro_batch(static_cast<int>(m), inputs_, targets_, samples);
   }
+  spans.loaded();
   parallel::CommunicationRecords& communication = rank_->communication();
   communication.traffic.reset();
   communication.times.take();

@@ -19,7 +19,7 @@ class RankTrainer {
 
   parallel::Rank& rank() { return *rank_; }
 
-  // Step `step` (from 1) on this rank's samples.
+  // Step `step` (from 1) on this rank's samples. The rank's timeline, where it has one, is off at the end.
   parallel::StepResult step(std::int64_t step);
   // What the rank sent in its last step, and how long that took, by axis.
   const std::vector<comm::TrafficCount>& last_traffic() const { return last_traffic_; }

@@ -99,6 +99,15 @@ void check_directory(Env& env, const RunConfig& config) {
   if (env.exists(config.out) && !env.is_directory(config.out)) {
     throw Error(Failure{.option = "out.directory", .value = config.out, .rule = "is a file", .nearest = ""});
   }
+  if (!config.trace.empty() && env.is_directory(config.trace)) {
+    throw Error(Failure{.option = "out.trace", .value = config.trace, .rule = "is a directory", .nearest = ""});
+  }
+  if (!config.trace.empty() && env.exists(config.trace) && !config.overwrite) {
+    throw Error(Failure{.option = "out.trace",
+                        .value = config.trace,
+                        .rule = "is there already, and is not overwritten unless asked",
+                        .nearest = "another --trace, or --overwrite"});
+  }
   if (config.overwrite || !env.exists(config.out)) return;
   for (const std::string& file : run_files(env, config.out)) {
     if (!env.exists(file)) continue;
@@ -119,11 +128,14 @@ std::unique_ptr<FileLock> open_directory(Env& env, const RunConfig& config) {
                         .nearest = "another --out"});
   }
   check_directory(env, config);  // what came in between
+  if (!config.trace.empty()) env.make_directories(directory_name(config.trace));
   for (const std::string& file : run_files(env, config.out)) {
     if (env.exists(file)) env.remove_file(file);
   }
   RunConfig resolved = config;
   resolved.overwrite = false;  // a consent for this time
+  resolved.trace.clear();      // a look at this time
+  resolved.trace_first = resolved.trace_last = 0;
   env.write_file_atomically(join_path(config.out, "run.toml"), to_toml(resolved));
   return lock;
 }

@@ -254,11 +254,53 @@ std::vector<RunKey> layout_keys() {
   };
 }
 
+// "3-5" or "3".
+Status set_trace_steps(RunConfig& config, const Json& value) {
+  constexpr const char* kName = "out.trace_steps";
+  const auto refused = [&](std::string rule, std::string nearest) {
+    return wrong(kName, value.is_string() ? value.as_string() : value.dump(), std::move(rule), std::move(nearest));
+  };
+  if (!value.is_string()) return refused("must be text", "\"3-5\"");
+  const std::string& text = value.as_string();
+  if (text.empty()) {
+    config.trace_first = config.trace_last = 0;
+    return ok_status();
+  }
+  const char* const end = text.data() + text.size();
+  std::int64_t first = 0, last = 0;
+  auto parsed = std::from_chars(text.data(), end, first);
+  last = first;
+  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
+    parsed = std::from_chars(parsed.ptr + 1, end, last);
+  }
+  if (parsed.ec != std::errc() || parsed.ptr != end) return refused("must be a step or two, first and last", "3-5");
+  if (first < 1) return refused("steps count from 1", "1");
+  if (last < first) return refused("the last step must not be before the first", fmt::format("{}-{}", last, first));
+  if (last - first >= kMostTracedSteps) {
+    return refused(fmt::format("may be {} steps at most", kMostTracedSteps),
+                   fmt::format("{}-{}", first, first + kMostTracedSteps - 1));
+  }
+  config.trace_first = first;
+  config.trace_last = last;
+  return ok_status();
+}
+
+std::string trace_steps_text(const RunConfig& config) {
+  return config.trace_first == 0 ? "" : fmt::format("{}-{}", config.trace_first, config.trace_last);
+}
+
 std::vector<RunKey> out_keys() {
   return {
       text_key("out.directory", "run directory", [](RunConfig& c) -> std::string& { return c.out; }),
       flag_key("out.overwrite", "write into a run directory that exists",
                [](RunConfig& c) -> bool& { return c.overwrite; }),
+      text_key("out.trace", "file for a timeline of all ranks, which Perfetto shows; empty: none",
+               [](RunConfig& c) -> std::string& { return c.trace; }),
+      {.name = "out.trace_steps",
+       .kind = "text",
+       .help = "steps that out.trace shows, first and last: 3-5",
+       .set = set_trace_steps,
+       .get = [](const RunConfig& config) { return Json(trace_steps_text(config)); }},
   };
 }
 
@@ -318,6 +360,21 @@ Status apply_file(RunConfig& config, const Json& file) {
   return ok_status();
 }
 
+Status check_trace(RunConfig& config) {
+  if (config.trace.empty()) {
+    if (config.trace_first == 0) return ok_status();
+    return wrong("out.trace_steps", trace_steps_text(config), "is used with out.trace only", "--trace FILE");
+  }
+  if (config.trace_first == 0) {  // past the first, which touches all memory for the first time
+    constexpr std::int64_t kFirst = 3, kLast = 5;
+    config.trace_first = std::min(kFirst, config.steps);
+    config.trace_last = std::min(kLast, config.steps);
+  }
+  if (config.trace_last <= config.steps) return ok_status();
+  return wrong("out.trace_steps", trace_steps_text(config), fmt::format("the run has {} steps", config.steps),
+               fmt::format("{}-{}", std::min(config.trace_first, config.steps), config.steps));
+}
+
 // Rules between keys; single keys were checked as they were set.
 Status check_together(RunConfig& config, bool reduce_given) {
   if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
@@ -349,7 +406,7 @@ Status check_together(RunConfig& config, bool reduce_given) {
                  fmt::format("warm-up and decay must fit in train.steps ({})", config.steps),
                  fmt::format("{}", std::max<std::int64_t>(0, config.steps - config.learning_rate.decay_steps)));
   }
-  return ok_status();
+  return check_trace(config);
 }
 
 }  // namespace

@@ -47,7 +47,12 @@ struct RunConfig {
   // [out]
   std::string out = "runs/default";
   bool overwrite = false;
+  std::string trace;             // file for a timeline of all ranks; "": none
+  std::int64_t trace_first = 0;  // steps that it shows, first and last; 0: the default
+  std::int64_t trace_last = 0;
 };
+
+inline constexpr std::int64_t kMostTracedSteps = 100;
 
 // A key of the file: "train.steps".
 struct RunKey {

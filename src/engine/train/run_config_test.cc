@@ -49,6 +49,39 @@ TEST(RunConfig, TheCommandLineWinsOverTheFile) {
   EXPECT_EQ(config.model_config, "other");
 }
 
+TEST(RunConfig, TraceStepsAreWithinTheRun) {
+  const auto steps = [](const Overrides& overrides) {
+    const RunConfig config = from(kLeast + "[train]\nsteps = 40\n[out]\ntrace = 't.json'\n", overrides).or_throw();
+    return std::pair(config.trace_first, config.trace_last);
+  };
+  EXPECT_EQ(steps({}), std::pair(std::int64_t{3}, std::int64_t{5}));
+  EXPECT_EQ(steps({{"train.steps", "4"}}), std::pair(std::int64_t{3}, std::int64_t{4}));
+  EXPECT_EQ(steps({{"train.steps", "1"}}), std::pair(std::int64_t{1}, std::int64_t{1}));
+  EXPECT_EQ(steps({{"out.trace_steps", "7"}}), std::pair(std::int64_t{7}, std::int64_t{7}));
+  EXPECT_EQ(steps({{"out.trace_steps", "40-40"}}), std::pair(std::int64_t{40}, std::int64_t{40}));
+  EXPECT_EQ(from(kLeast).or_throw().trace, "");
+
+  const std::pair<const char*, const char*> cases[] = {
+      {"0-2", "steps count from 1"},
+      {"5-3", "must not be before the first; nearest legal: 3-5"},
+      {"3-", "must be a step or two"},
+      {"-3", "steps count from 1"},
+      {"3-4-5", "must be a step or two"},
+      {"all", "must be a step or two"},
+      {"1-101", "may be 100 steps at most; nearest legal: 1-100"},
+      {"39-41", "the run has 40 steps; nearest legal: 39-40"},
+      {"99999999999999999999", "must be a step or two"},
+  };
+  for (const auto& [text, rule] : cases) {
+    const std::string said =
+        refusal(kLeast, {{"train.steps", "40"}, {"out.trace", "t.json"}, {"out.trace_steps", text}});
+    EXPECT_NE(said.find("out.trace_steps"), std::string::npos) << said;
+    EXPECT_NE(said.find(rule), std::string::npos) << said;
+  }
+  EXPECT_NE(refusal(kLeast, {{"out.trace_steps", "3-5"}}).find("is used with out.trace only"), std::string::npos);
+  EXPECT_NE(refusal(kLeast + "[out]\ntrace_steps = 3\n").find("must be text"), std::string::npos);
+}
+
 TEST(RunConfig, UnknownKeysAreRefusedWithTheNearestName) {
   EXPECT_NE(refusal(kLeast + "[train]\nstepz = 7\n").find("train.steps"), std::string::npos);
   EXPECT_NE(refusal(kLeast, {{"layot.tp", "2"}}).find("layout.tp"), std::string::npos);

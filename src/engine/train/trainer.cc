@@ -13,6 +13,7 @@
 #include "engine/train/progress.h"
 #include "engine/train/rank_trainer.h"
 #include "engine/train/run_checks.h"
+#include "engine/train/run_trace.h"
 #include "engine/train/weights.h"
 #include "model/flops.h"
 
@@ -45,7 +46,7 @@ class Run {
 
   void one_rank(int number) {
     Control control(number, ranks(), world_.factory(number));
-    place(control);
+    const std::vector<std::string> hosts = place(control);
     if (control.leads()) {
       check_directory(env_, run_.config);
       measure();
@@ -53,8 +54,9 @@ class Run {
     control.decide(0);  // nobody takes memory for a run that the leader refuses
     RankTrainer rank(env_, log_, run_, number, kernels::make_cpu_device(run_.plan.inputs.threads),
                      world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr);
+    RunTrace trace(env_, log_, run_, rank.rank(), hosts);
     try {
-      control.leads() ? lead(rank, control) : follow(rank, control);
+      control.leads() ? lead(rank, control, trace) : follow(rank, control, trace);
     } catch (const Error& error) {
       if (error.code() == ExitCode::kHang) tell_last_operations(rank.rank());
       throw;
@@ -74,7 +76,7 @@ class Run {
   }
 
   // Where the ranks are, known to all of them, and what that forbids.
-  void place(Control& control) {
+  std::vector<std::string> place(Control& control) {
     const std::vector<std::string> hosts = control.share(env_.host_name());
     if (control.leads()) {
       log_.info("{}; {}", world_.text(), describe_hosts(hosts));
@@ -90,6 +92,7 @@ class Run {
     }
     if (neighbours.front() == control.rank()) check_memory(env_, run_, neighbours);
     ranks_here_ = static_cast<int>(neighbours.size());
+    return hosts;
   }
 
   // The rate that MFU is of: what all ranks of the leader's host reach together, for as many hosts as there are.
@@ -105,13 +108,15 @@ class Run {
   enum Word : std::int64_t { kEnd, kStep };
 
   // Rank 0: steps, metrics, the decision to go on, the model at the end.
-  void lead(RankTrainer& rank, Control& control) {
+  void lead(RankTrainer& rank, Control& control, RunTrace& trace) {
     if (!run_.config.model_weights.empty()) log_.info("weights from {}", run_.config.model_weights);
     const std::unique_ptr<FileLock> lock = open_directory(env_, run_.config);
     telemetry::MetricsWriter metrics(env_, join_path(run_.config.out, "metrics.jsonl"));
     for (std::int64_t step = 1; step <= run_.config.steps; ++step) {
       control.decide(kStep);
+      trace.before_step(step);
       const telemetry::StepRecord record = one_step(rank, step);
+      trace.after_step(step, control);
       metrics.write(record);
       progress_.step(record);
       outcome_.last = record;
@@ -123,6 +128,7 @@ class Run {
       }
     }
     control.decide(kEnd);
+    trace.end(outcome_.steps_done, control);
     progress_.finish();
     metrics.close();
     outcome_.predicted = rank.rank().predicted();
@@ -132,13 +138,18 @@ class Run {
     finish(rank, control);
   }
 
-  void follow(RankTrainer& rank, Control& control) {
-    for (std::int64_t step = 1; control.decide(kEnd) == kStep; ++step) {
+  void follow(RankTrainer& rank, Control& control, RunTrace& trace) {
+    std::int64_t step = 0;
+    while (control.decide(kEnd) == kStep) {
+      ++step;
+      trace.before_step(step);
       rank.step(step);
       if (step == 1) world_.set_deadline(Seconds{run_.config.deadline_s});
-      if (!validation_due(step)) continue;
-      for (std::int64_t i = 0; i < run_.config.validation_micro_batches; ++i) rank.validate(i);
+      const std::int64_t rounds = validation_due(step) ? run_.config.validation_micro_batches : 0;
+      for (std::int64_t i = 0; i < rounds; ++i) rank.validate(i);
+      trace.after_step(step, control);
     }
+    trace.end(step, control);
     finish(rank, control);
   }
 

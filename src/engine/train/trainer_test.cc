@@ -6,6 +6,7 @@
 #include "engine/data/tokenize.h"
 #include "engine/train/generate.h"
 #include "model/test_configs.h"
+#include "telemetry/trace.h"
 
 namespace trireme::train {
 namespace {
@@ -74,6 +75,40 @@ TEST_F(Trainer, LeavesTheRunItsMetricsAndItsModel) {
   const RunConfig again = load_run_config(env_, "out/run.toml", {{"out.directory", "again"}}).or_throw();
   run_resolved(resolve_run(env_, again), {.stop_requested = {}, .put = [](const std::string&) {}});
   EXPECT_EQ(env_.read_file("again/model/model.safetensors"), env_.read_file("out/model/model.safetensors"));
+}
+
+TEST_F(Trainer, ATraceShowsTheStepsAskedForOfAllRanks) {
+  run({{"layout.pp", "2"}, {"layout.schedule", "1f1b"}, {"out.trace", "traces/t.json"}, {"out.trace_steps", "2-3"}});
+  const telemetry::Trace trace = telemetry::parse_trace(env_.read_file("traces/t.json"), "t.json").or_throw();
+  ASSERT_EQ(trace.ranks.size(), 2U);
+  EXPECT_EQ(trace.about.find("schedule")->as_string(), "1f1b");
+  for (const telemetry::RankTimeline& rank : trace.ranks) {
+    std::vector<int> steps;
+    bool communicates = false;
+    for (const telemetry::Span& span : rank.spans) {
+      EXPECT_GE(span.begin.count, 0);
+      EXPECT_NE(span.name, "evaluate loss");  // step 3 has a validation
+      if (span.name == "step") steps.push_back(span.place.step);
+      communicates = communicates || span.track == "pipeline";
+    }
+    EXPECT_EQ(steps, (std::vector<int>{2, 3}));
+    EXPECT_TRUE(communicates);
+    EXPECT_EQ(rank.dropped, 0);
+  }
+  EXPECT_EQ(trace.ranks[1].name.substr(0, 26), "rank 1 (dp 0, tp 0, pp 1) ");
+  // The trace is no part of what gives the same run again.
+  EXPECT_EQ(load_run_config(env_, "out/run.toml", {}).or_throw().trace, "");
+}
+
+TEST_F(Trainer, AnInterruptedRunTracesWhatItDid) {
+  run({{"out.trace", "t.json"}, {"out.trace_steps", "1-3"}}, true);
+  const telemetry::Trace trace = telemetry::parse_trace(env_.read_file("t.json"), "t.json").or_throw();
+  EXPECT_EQ(trace.about.find("last_step")->as_integer(), 1);
+  EXPECT_EQ(refusal({{"out.directory", "other"}, {"out.trace", "t.json"}}).first, ExitCode::kUsage);
+  EXPECT_EQ(refusal({{"out.directory", "other"}, {"out.trace", "out"}}).second, "out.trace = out: is a directory");
+  run({{"out.directory", "late"}, {"out.trace", "none.json"}, {"out.trace_steps", "2-3"}}, true);
+  EXPECT_FALSE(env_.exists("none.json"));
+  EXPECT_EQ(log_.lines().back().second, "no trace: the run ended before step 2");
 }
 
 TEST_F(Trainer, AnExistingRunIsKeptUnlessAsked) {
