@@ -98,7 +98,7 @@ double measured(VerifyRun& files, const Pipeline& p) {
     trainer.step(1);
     stage = std::make_unique<Stage>(of_rank->run());
     of_rank->observer = [&](const plan::Instruction& instruction) { stage->after(instruction); };
-    world->factory(number)({"all", {0, 1, 2, 3}})->barrier();
+    world->factory(number)({"all", {0, 1, 2, 3}}, {})->barrier();
     stage->begin();
     trainer.step(2);
   });

@@ -20,6 +20,15 @@
 namespace trireme::train {
 namespace {
 
+// What the backend lacks is refused by name before anything is allocated.
+Status check_backend(const plan::Layout& layout, plan::Backend backend) {
+  if (layout.all_reduce != ReduceAlgorithm::kLibrary || backend != plan::Backend::kThreads) return ok_status();
+  return Failure{.option = "layout.all_reduce",
+                 .value = std::string(reduce_algorithm_name(layout.all_reduce)),
+                 .rule = "ranks that are threads of one process have no communication library",
+                 .nearest = "ordered, or ranks that mpirun or srun starts"};
+}
+
 // The part of a run that this process has: one rank or, with threads, all of them.
 class Run {
  public:
@@ -46,14 +55,15 @@ class Run {
 
   void one_rank(int number) {
     Control control(number, ranks(), world_.factory(number));
-    const std::vector<std::string> hosts = place(control);
+    const std::vector<std::string> hosts = control.share(env_.host_name());
+    place(control, hosts);
     if (control.leads()) {
       check_directory(env_, run_.config);
       measure();
     }
     control.decide(0);  // nobody takes memory for a run that the leader refuses
     RankTrainer rank(env_, log_, run_, number, kernels::make_cpu_device(run_.plan.inputs.threads),
-                     world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr);
+                     world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr, {}, host_numbers(hosts));
     RunTrace trace(env_, log_, run_, rank.rank(), hosts);
     try {
       control.leads() ? lead(rank, control, trace) : follow(rank, control, trace);
@@ -76,12 +86,12 @@ class Run {
   }
 
   // Where the ranks are, known to all of them, and what that forbids.
-  std::vector<std::string> place(Control& control) {
-    const std::vector<std::string> hosts = control.share(env_.host_name());
+  void place(const Control& control, const std::vector<std::string>& hosts) {
     if (control.leads()) {
       log_.info("{}; {}", world_.text(), describe_hosts(hosts));
       const std::string crossings = describe_crossings(run_.config.layout, hosts);
       if (!crossings.empty()) log_.info("{}", crossings);
+      say_what_sums_promise();
     }
     if (Status status = check_placement(run_.config.layout, hosts, run_.config.allow_slow_tp); !status) {
       throw Error(status.failure());
@@ -92,7 +102,15 @@ class Run {
     }
     if (neighbours.front() == control.rank()) check_memory(env_, run_, neighbours);
     ranks_here_ = static_cast<int>(neighbours.size());
-    return hosts;
+  }
+
+  void say_what_sums_promise() {
+    const plan::Layout& layout = run_.config.layout;
+    if (layout.all_reduce == ReduceAlgorithm::kOrdered || layout.dp <= 2) return;
+    log_.info(
+        "layout.all_reduce = {}: sums over replicas are the same from run to run, but outside the promise that layouts "
+        "keep the same bits; ordered keeps it",
+        reduce_algorithm_name(layout.all_reduce));
   }
 
   // The rate that MFU is of: what all ranks of the leader's host reach together, for as many hosts as there are.
@@ -240,6 +258,7 @@ class Run {
 }  // namespace
 
 ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
+  if (Status status = check_backend(config.layout, options.backend); !status) throw Error(status.failure());
   ResolvedRun run{.config = config, .plan = {}};
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
   const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
@@ -258,7 +277,8 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
       {.threads = static_cast<int>(run.config.threads),
        .compute = DType::kF32,
        .evaluation_micro_batches = config.validation_tokens.empty() ? 0 : config.validation_micro_batches,
-       .masked_targets = config.ignore >= 0},
+       .masked_targets = config.ignore >= 0,
+       .backend = options.backend},
       0);
   return run;
 }
@@ -306,6 +326,7 @@ void check_dry_run(Env& env, const ResolvedRun& run) {
 
 TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks) {
   TRIREME_CHECK_EQ(world.ranks(), run.config.layout.world());
+  TRIREME_CHECK(world.backend() == run.plan.inputs.backend, "the plan is of another backend than {}", world.text());
   check_run(env, run);
   return Run(env, log, run, world, hooks).train();
 }

@@ -99,9 +99,11 @@ ResolvedRun with_layout(const ResolvedRun& run, const plan::Layout& layout, DTyp
 }
 
 // Law 2: pipelines, schedules, recompute, ZeRO and buckets keep every bit; sums over data or tensor ranks do not in
-// ordered mode.
+// ordered mode, and those that another algorithm forms over more than two replicas never.
 bool promises_bits(const plan::Layout& a, const plan::Layout& b) {
-  return a.dp == b.dp && a.tp == b.tp && a.sequence_parallel == b.sequence_parallel && a.reduce == b.reduce;
+  const auto canonical = [](const plan::Layout& l) { return l.all_reduce == ReduceAlgorithm::kOrdered || l.dp <= 2; };
+  return canonical(a) && canonical(b) && a.dp == b.dp && a.tp == b.tp && a.sequence_parallel == b.sequence_parallel &&
+         a.reduce == b.reduce;
 }
 
 // Layouts that differ from the reference along one axis of the target alone.
@@ -122,6 +124,7 @@ std::vector<std::pair<std::string, plan::Layout>> single_axes(const plan::Layout
     layout.prefetch = target.prefetch;
     layout.bucket = target.bucket;
     layout.overlap = target.overlap;
+    layout.all_reduce = target.all_reduce;
     all.emplace_back("data", layout);
   }
   if (target.pp != reference.pp) {
