@@ -2,6 +2,7 @@
 
 #include "engine/comm/mpi.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -79,8 +80,8 @@ double time_of(std::vector<double> rounds) {
 Result run_mpi(const Plan& plan, int& rank, int& ranks) {
   comm::MpiOptions options;
   options.messages.deadline = Seconds{300};
-  if (plan.segment > 0) options.messages.segment = Bytes{plan.segment};
-  if (plan.window > 0) options.messages.window = plan.window;
+  if (plan.segment > 0) options.messages.segments.segment = Bytes{plan.segment};
+  if (plan.window > 0) options.messages.segments.window = plan.window;
   if (plan.direct_window > 0) options.messages.direct_window = plan.direct_window;
   options.end_process = [](ExitCode code, const std::string& message) {
     fmt::print(stderr, "{}\n", message);
@@ -91,7 +92,10 @@ Result run_mpi(const Plan& plan, int& rank, int& ranks) {
   ranks = world.size();
   comm::GroupName name{"data", {}};
   for (int r = 0; r < ranks; ++r) name.ranks.push_back(r);
-  const auto communicator = world.make_communicator(name);
+  const std::int64_t longest = *std::max_element(plan.sizes.begin(), plan.sizes.end()) / 4;
+  std::vector<std::byte> staging(static_cast<std::size_t>(
+      message_staging_bytes(longest, 4, ranks, options.messages.segments, options.messages.staged_operations).count));
+  const auto communicator = world.make_communicator(name, {.staging = staging});
 
   Result result;
   if (rank == 0) result.copies = measure_copies();

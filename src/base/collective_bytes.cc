@@ -1,12 +1,26 @@
 #include "base/collective_bytes.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <string>
+#include <vector>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace trireme {
 namespace {
+
+struct AlgorithmName {
+  ReduceAlgorithm algorithm;
+  std::string_view text;
+};
+constexpr std::array<AlgorithmName, 5> kAlgorithmNames{{{ReduceAlgorithm::kOrdered, "ordered"},
+                                                        {ReduceAlgorithm::kRing, "ring"},
+                                                        {ReduceAlgorithm::kRecursiveDoubling, "recursive-doubling"},
+                                                        {ReduceAlgorithm::kHierarchical, "hierarchical"},
+                                                        {ReduceAlgorithm::kLibrary, "library"}}};
 
 std::int64_t share_elements(std::int64_t count, int index, int size) {
   return count * (index + 1) / size - count * index / size;
@@ -56,6 +70,46 @@ std::int64_t hierarchical_all_reduce(std::int64_t count, int index, std::span<co
 
 }  // namespace
 
+std::string_view reduce_algorithm_name(ReduceAlgorithm algorithm) {
+  for (const AlgorithmName& name : kAlgorithmNames) {
+    if (name.algorithm == algorithm) return name.text;
+  }
+  TRIREME_CHECK(false, "no algorithm {}", static_cast<int>(algorithm));
+}
+
+Result<ReduceAlgorithm> parse_reduce_algorithm(std::string_view text) {
+  std::vector<std::string> known;
+  std::string list;
+  for (const AlgorithmName& name : kAlgorithmNames) {
+    if (name.text == text) return name.algorithm;
+    known.emplace_back(name.text);
+    list += (list.empty() ? "" : ", ") + known.back();
+  }
+  return Failure{.option = "layout.all_reduce",
+                 .value = std::string(text),
+                 .rule = "an algorithm for sums over ranks is one of " + list,
+                 .nearest = nearest_word(text, known)};
+}
+
+std::string_view collective_name(CollectiveKind kind) {
+  constexpr std::string_view kNames[] = {"send", "all-reduce", "reduce-scatter", "all-gather"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+bool is_own_of(ReduceAlgorithm algorithm, CollectiveKind kind) {
+  switch (algorithm) {
+    case ReduceAlgorithm::kOrdered:
+    case ReduceAlgorithm::kLibrary:
+      return false;
+    case ReduceAlgorithm::kRing:
+      return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
+    case ReduceAlgorithm::kRecursiveDoubling:
+    case ReduceAlgorithm::kHierarchical:
+      return kind == CollectiveKind::kAllReduce;
+  }
+  TRIREME_CHECK(false, "no algorithm {}", static_cast<int>(algorithm));
+}
+
 std::int64_t sent_elements(ReduceAlgorithm algorithm, CollectiveKind kind, std::int64_t count, int index, int size,
                            std::span<const int> host_of) {
   TRIREME_CHECK_GE(count, 0);
@@ -79,21 +133,21 @@ std::int64_t sent_elements(ReduceAlgorithm algorithm, CollectiveKind kind, std::
   return ring_all_reduce(count, index, size);
 }
 
+Bytes message_staging_bytes(std::int64_t count, std::int64_t element_bytes, int size, const SegmentOptions& options,
+                            int staged_operations) {
+  if (size == 1) return {};
+  const std::int64_t share = divide_up(count, size);  // the longest
+  const std::int64_t slots =
+      std::min<std::int64_t>(options.window, divide_up(share, options.segment.count / element_bytes));
+  const Bytes slot{std::min(options.segment.count, share * element_bytes)};
+  return allocation_size(slot * slots * (size - 1)) * staged_operations;
+}
+
 Bytes staging_bytes(ReduceAlgorithm algorithm, CollectiveKind kind, std::int64_t count, std::int64_t element_bytes,
                     int size, const SegmentOptions& options) {
-  const bool reduces = kind == CollectiveKind::kAllReduce ||
-                       (kind == CollectiveKind::kReduceScatter && algorithm == ReduceAlgorithm::kRing);
-  if (size == 1 || !reduces) return {};
-  std::int64_t slots = 0;
-  std::int64_t longest = count;
-  if (algorithm == ReduceAlgorithm::kRing) {
-    slots = 2 * options.window;
-    longest = divide_up(count, size);
-  } else if (algorithm == ReduceAlgorithm::kHierarchical) {
-    slots = 2 * options.window;
-  } else if (algorithm == ReduceAlgorithm::kRecursiveDoubling) {
-    slots = options.window;
-  }
+  if (size == 1 || !is_own_of(algorithm, kind)) return {};
+  const int slots = algorithm == ReduceAlgorithm::kRecursiveDoubling ? options.window : 2 * options.window;
+  const std::int64_t longest = algorithm == ReduceAlgorithm::kRing ? divide_up(count, size) : count;
   return Bytes{std::min(options.segment.count / element_bytes, longest) * element_bytes} * slots;
 }
 

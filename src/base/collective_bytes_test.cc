@@ -74,5 +74,32 @@ TEST(CollectiveBytes, StagingIsAFewSegmentsOrLess) {
   EXPECT_EQ(staging_bytes(kOrdered, kAllReduce, 1000, 8, 5, options).count, 0);
 }
 
+TEST(CollectiveBytes, MessagesStageAWindowFromEachOtherMember) {
+  const SegmentOptions options{.segment = {128}, .window = 3};
+  EXPECT_EQ(message_staging_bytes(1000, 4, 5, options, 1).count, 4 * 3 * 128);
+  EXPECT_EQ(message_staging_bytes(1000, 4, 5, options).count, kStagedOperations * 4 * 3 * 128);
+  // Shares of at most 3 elements, in one message: 24 bytes from each of two, rounded up.
+  EXPECT_EQ(message_staging_bytes(7, 8, 3, options).count, kStagedOperations * 64);
+  // 33 elements are two messages, the longest of 128 bytes.
+  EXPECT_EQ(message_staging_bytes(66, 4, 2, options, 1).count, 2 * 128);
+  EXPECT_EQ(message_staging_bytes(0, 4, 2, options).count, 0);
+  EXPECT_EQ(message_staging_bytes(1000, 4, 1, options).count, 0);
+  for (std::int64_t count = 0; count < 400; ++count) {
+    EXPECT_LE(message_staging_bytes(count, 4, 3, options), message_staging_bytes(count + 1, 4, 3, options));
+    EXPECT_LE(message_staging_bytes(count, 4, 3, options), message_staging_bytes(count, 8, 3, options));
+  }
+}
+
+TEST(CollectiveBytes, AlgorithmsHaveNames) {
+  for (const ReduceAlgorithm algorithm : {kOrdered, kRing, kRecursiveDoubling, kHierarchical, kLibrary}) {
+    EXPECT_EQ(parse_reduce_algorithm(reduce_algorithm_name(algorithm)).value(), algorithm);
+  }
+  EXPECT_EQ(parse_reduce_algorithm("rign").failure().sentence(),
+            "layout.all_reduce = rign: an algorithm for sums over ranks is one of ordered, ring, recursive-doubling, "
+            "hierarchical, library; nearest legal: ring");
+  EXPECT_THROW(reduce_algorithm_name(static_cast<ReduceAlgorithm>(17)), InternalError);
+  EXPECT_EQ(collective_name(kReduceScatter), "reduce-scatter");
+}
+
 }  // namespace
 }  // namespace trireme

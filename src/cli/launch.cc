@@ -43,8 +43,12 @@ Status check_alone(const comm::Launch& launch, const std::string& command) {
                  .nearest = "the same command without " + launch.launcher};
 }
 
+plan::Backend backend_of(const comm::Launch& launch) {
+  return launch.launcher == "none" || launch.ranks == 1 ? plan::Backend::kThreads : plan::Backend::kMessages;
+}
+
 std::unique_ptr<train::RunWorld> make_run_world(const comm::Launch& launch, Env& env, const train::RunConfig& config) {
-  if (launch.launcher == "none" || launch.ranks == 1) {
+  if (backend_of(launch) == plan::Backend::kThreads) {
     return train::make_thread_run_world(config.layout.world(), Seconds{config.start_deadline_s});
   }
   return train::make_mpi_run_world(launch, env,

@@ -18,6 +18,9 @@ Status check_launch(const comm::Launch& launch, const plan::Layout& layout);
 // A command that runs its ranks as threads refuses a launcher that has started several.
 Status check_alone(const comm::Launch& launch, const std::string& command);
 
+// How the ranks of make_run_world() reach each other.
+plan::Backend backend_of(const comm::Launch& launch);
+
 // check_launch() must have passed (CHECK). With a launcher this starts MPI, and waits for all ranks.
 std::unique_ptr<train::RunWorld> make_run_world(const comm::Launch& launch, Env& env, const train::RunConfig& config);
 

@@ -81,7 +81,8 @@ ExitCode run_train(Env& env, const comm::Launch& launch, Options options) {
   const train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
   if (Status status = check_launch(launch, config.layout); !status) throw Error(status.failure());
   const int ranks_here = launch.launcher == "none" ? 0 : launch.ranks_here;
-  const train::ResolvedRun run = train::resolve_run(env, config, {.ranks_here = ranks_here});
+  const train::ResolvedRun run =
+      train::resolve_run(env, config, {.ranks_here = ranks_here, .backend = backend_of(launch)});
   if (options.dry_run) {
     train::check_dry_run(env, run);
     return dry_run(run, options.json);

@@ -1,7 +1,8 @@
 #pragma once
 
 // Buckets of gradients: whole shard units that are reduced over the data axis together, as one contiguous run of the
-// rank's gradient buffer. Which units share a bucket changes messages, never bits: every element's sum is over ranks.
+// rank's gradient buffer. Which units share a bucket changes messages, never bits of the
+// ordered sum: every element's is over ranks. (A ring's order depends on the share, and so on the bucket.)
 
 #include <cstdint>
 #include <vector>

@@ -86,6 +86,9 @@ std::string describe(const Layout& layout) {
   if (layout.pp > 1) text += fmt::format(", {}", schedule_name(layout.schedule));
   if (layout.interleave > 1) text += fmt::format(" x {}", layout.interleave);
   if (layout.sequence_parallel) text += ", sequence parallel";
+  if (layout.all_reduce != ReduceAlgorithm::kOrdered) {
+    text += fmt::format(", all-reduce {}", reduce_algorithm_name(layout.all_reduce));
+  }
   return text;
 }
 
@@ -95,7 +98,8 @@ std::int64_t micro_batches(const Layout& layout, const Batch& batch) {
 std::int64_t tokens_per_step(const Batch& batch) { return checked_multiply(batch.global_batch, batch.sequence); }
 
 Status check_layout(const model::Config& config, const Layout& layout, const Batch& batch) {
-  for (auto* rules : {check_degrees, check_tensor_rules, check_pipeline_rules, check_batch_rules}) {
+  for (auto* rules :
+       {check_degrees, check_tensor_rules, check_pipeline_rules, check_batch_rules, check_all_reduce_rules}) {
     if (Status status = rules(config, layout, batch); !status) return status;
   }
   return ok_status();

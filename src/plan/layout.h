@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/collective_bytes.h"
 #include "base/error.h"
 #include "model/activations.h"
 #include "model/config.h"
@@ -40,6 +41,9 @@ struct Layout {
   int prefetch = 1;                       // ZeRO-3: units gathered ahead of their use
   std::int64_t bucket = 0;  // gradients, in elements, that are reduced together (plan/buckets.h); 0: a shard unit's
   bool overlap = true;      // reductions run while backward goes on; false: each is waited for at once
+  // How the data axis is summed over. All but kOrdered are stable from run to run, but of the bits of kOrdered over two
+  // replicas only.
+  ReduceAlgorithm all_reduce = ReduceAlgorithm::kOrdered;
   std::vector<int> chunk_layers = {};  // decoder layers of each virtual stage in model order; empty: balanced_chunks()
 
   int world() const { return dp * tp * pp; }
@@ -63,11 +67,12 @@ std::int64_t tokens_per_step(const Batch& batch);
 // Law 3: legal, or refused with the option, its value, the rule and the nearest legal values. Rules: every degree >= 1;
 // tp divides heads, and divides or is divided by kv heads, divides ffn, is at most the vocabulary; sequence
 // parallelism: tp divides the sequence, tp > 1; pp * interleave <= layers; interleave > 1 needs the interleaved
-// schedule, pp > 1 and micro-batches divisible by pp; zero in 0..3; dp * micro_batch divides global_batch; a
-// bucket size needs reduce = step; sequence <=
-// max_positions; chunk_layers: chunks() entries >= 1 that sum to the layers; no number above 2^24, nor the number of
-// ranks, and at most 2^20 micro-batches a rank. At pp = 1 no schedule is refused: each keeps its order of work (gpipe
-// all forwards first, zb-h1 split backwards), without transfers.
+// schedule, pp > 1 and micro-batches divisible by pp; zero in 0..3; dp * micro_batch divides global_batch; a bucket
+// size needs reduce = step; an all_reduce other than ordered needs dp > 1 and, where shards or every micro-batch are
+// reduced (zero > 0, reduce = microbatch), is ring; sequence <= max_positions; chunk_layers: chunks() entries >= 1 that
+// sum to the layers; no number above 2^24, nor the number of ranks, and at most 2^20 micro-batches a rank. At pp = 1 no
+// schedule is refused: each keeps its order of work (gpipe all forwards first, zb-h1 split backwards), without
+// transfers.
 Status check_layout(const model::Config& config, const Layout& layout, const Batch& batch);
 
 struct Coordinates {

@@ -179,4 +179,25 @@ Status check_batch_rules(const model::Config& config, const Layout& layout, cons
   return ok_status();
 }
 
+Status check_all_reduce_rules(const model::Config&, const Layout& layout, const Batch&) {
+  const ReduceAlgorithm algorithm = layout.all_reduce;
+  if (algorithm == ReduceAlgorithm::kOrdered) return ok_status();
+  Failure failure{.option = "layout.all_reduce",
+                  .value = std::string(reduce_algorithm_name(algorithm)),
+                  .rule = "sums gradients over the data axis, and layout.dp is 1",
+                  .nearest = "ordered, or layout.dp of at least 2"};
+  if (layout.dp == 1) return failure;
+  if (algorithm == ReduceAlgorithm::kRing) return ok_status();
+  failure.nearest = "ordered, ring";
+  if (layout.zero > 0) {
+    failure.rule = fmt::format("ZeRO stage {} sums by reduce-scatter, which is ordered or a ring", layout.zero);
+    return failure;
+  }
+  if (layout.reduce == ReduceWhen::kMicrobatch) {
+    failure.rule = "layout.reduce = microbatch keeps the sums that ZeRO's reduce-scatters form: ordered or a ring";
+    return failure;
+  }
+  return ok_status();
+}
+
 }  // namespace trireme::plan

@@ -11,5 +11,6 @@ Status check_degrees(const model::Config& config, const Layout& layout, const Ba
 Status check_tensor_rules(const model::Config& config, const Layout& layout, const Batch& batch);
 Status check_pipeline_rules(const model::Config& config, const Layout& layout, const Batch& batch);
 Status check_batch_rules(const model::Config& config, const Layout& layout, const Batch& batch);
+Status check_all_reduce_rules(const model::Config& config, const Layout& layout, const Batch& batch);
 
 }  // namespace trireme::plan

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "model/test_configs.h"
@@ -117,6 +118,34 @@ TEST(Layout, KvReplicasShareAHead) {
   EXPECT_EQ(kv_replica_group_of(llama(), layout, 1), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(kv_replica_group_of(llama(), layout, 6), (std::vector<int>{4, 5, 6, 7}));
   EXPECT_EQ(kv_replica_group_of(llama(), {.tp = 2}, 1), (std::vector<int>{1}));
+}
+
+TEST(Layout, AnAlgorithmForSumsNeedsSumsThatItForms) {
+  using enum ReduceAlgorithm;
+  const auto refusal = [](const Layout& layout) {
+    const Batch batch{.global_batch = 2 * layout.dp, .micro_batch = 1, .sequence = 16};
+    const Status status = check_layout(llama(), layout, batch);
+    return status.ok() ? "" : status.failure().sentence();
+  };
+  for (const ReduceAlgorithm algorithm : {kOrdered, kRing, kRecursiveDoubling, kHierarchical, kLibrary}) {
+    EXPECT_EQ(refusal({.dp = 2, .all_reduce = algorithm}), "");
+  }
+  EXPECT_EQ(
+      refusal({.tp = 2, .all_reduce = kRing}),
+      "layout.all_reduce = ring: sums gradients over the data axis, and layout.dp is 1; nearest legal: ordered, or "
+      "layout.dp of at least 2");
+  for (const int zero : {1, 2, 3}) {
+    EXPECT_EQ(refusal({.dp = 2, .zero = zero, .all_reduce = kRing}), "");
+    EXPECT_EQ(refusal({.dp = 2, .zero = zero, .all_reduce = kRecursiveDoubling}),
+              fmt::format("layout.all_reduce = recursive-doubling: ZeRO stage {} sums by reduce-scatter, which is "
+                          "ordered or a ring; nearest legal: ordered, ring",
+                          zero));
+  }
+  EXPECT_EQ(refusal({.dp = 2, .reduce = ReduceWhen::kMicrobatch, .all_reduce = kRing}), "");
+  EXPECT_NE(refusal({.dp = 2, .reduce = ReduceWhen::kMicrobatch, .all_reduce = kHierarchical})
+                .find("layout.all_reduce = hierarchical: layout.reduce = microbatch"),
+            std::string::npos);
+  EXPECT_EQ(describe({.dp = 2, .all_reduce = kRing}), "dp 2 x tp 1 x pp 1, zero 0, all-reduce ring");
 }
 
 TEST(Chunks, CoverTheModelInOrder) {

@@ -1,6 +1,7 @@
 #include "plan/memory.h"
 
 #include "base/check.h"
+#include "plan/staging.h"
 #include "plan/workspace.h"
 
 namespace trireme::plan {
@@ -11,6 +12,7 @@ struct StaticKindName {
   std::string_view name;
 };
 constexpr StaticKindName kStaticKinds[] = {
+    {StaticKind::kStaging, "staging"},
     {StaticKind::kWeights, "weights"},
     {StaticKind::kGradients, "gradients"},
     {StaticKind::kMasterWeights, "master weights"},
@@ -39,6 +41,8 @@ class StaticList {
 
   std::vector<StaticBuffer> make() {
     check_compute(inputs_);
+    add(MemoryClass::kCommunicationBuffers, StaticKind::kStaging, -1,
+        staging_of(table_, layout_, batch_, inputs_, rank_).sum());
     const std::vector<ShardUnit> units = shard_units(table_, layout_, rank_);
     for (std::size_t i = 0; i < units.size(); ++i) add_unit(units[i], static_cast<int>(i));
     add_gradients(units);

@@ -14,6 +14,9 @@
 
 namespace trireme::plan {
 
+// How ranks reach each other: threads read each other's buffers, messages are staged.
+enum class Backend { kThreads, kMessages };
+
 // What the prediction needs to know of the run beyond model, layout and batch.
 struct RunInputs {
   int threads = 1;                            // compute threads of a rank: attention's scratch is a strip a thread
@@ -21,6 +24,8 @@ struct RunInputs {
   bool fp32_gradients = false;                // kBF16: gradients in fp32 (18 bytes a parameter instead of 16)
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
   bool masked_targets = false;                // some targets bear no loss, so replicas count those that do
+  Backend backend = Backend::kThreads;
+  std::vector<int> host_of = {};  // by world rank, the number of its host; empty: all on one. For kHierarchical alone
 };
 
 // Types beside the compute type. kBF16 keeps fp32 master weights and moments; statistics, loss and scratch are fp32.
@@ -31,9 +36,10 @@ bool has_master_weights(const RunInputs& inputs);
 // Buffers that live through the whole run, in the order in which the engine allocates them. Those with a shard unit are
 // of it alone, flat; sizes are as asked for, the ledger rounds.
 enum class StaticKind {
-  kWeights,        // of a shard unit, flat (ZeRO 3: this rank's shard)
-  kGradients,      // accumulators of all shard units, one after the other (sharded where ZeRO >= 2 reduces each
-                   // micro-batch), so that buckets are contiguous
+  kStaging,    // of all communicators, one after the other: RankStaging::sum(). The rank's own (engine/parallel/rank)
+  kWeights,    // of a shard unit, flat (ZeRO 3: this rank's shard)
+  kGradients,  // accumulators of all shard units, one after the other (sharded where ZeRO >= 2 reduces each
+               // micro-batch), so that buckets are contiguous
   kMasterWeights,  // of the part that this rank updates; none in fp32 and float64
   kFirstMoment,
   kSecondMoment,

@@ -88,6 +88,7 @@ TEST(Program, ZeroThreeGathersAheadAndReleases) {
 TEST(Program, ZeroStagesAreTheSameWhereNothingIsSharded) {
   for (RandomLayout r : random_layouts(60, 13)) {
     r.layout.dp = 1;
+    r.layout.all_reduce = ReduceAlgorithm::kOrdered;
     r.batch.global_batch = r.batch.micro_batch * r.layout.pp * 2;
     const model::ParameterTable table = model::make_parameter_table(r.config);
     const int rank = r.layout.world() - 1;

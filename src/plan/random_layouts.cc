@@ -67,6 +67,12 @@ RandomLayout random_layout(Dice& dice) {
   r.batch.sequence = 8 * dice.upto(4);
   r.batch.global_batch = r.batch.micro_batch * r.layout.dp * dice.upto(9);
   if (r.layout.reduce == ReduceWhen::kStep) r.layout.bucket = dice.one_of({0, 5000, 100'000});
+  if (r.layout.dp > 1) {
+    using enum ReduceAlgorithm;
+    const bool whole = r.layout.zero == 0 && r.layout.reduce == ReduceWhen::kStep;
+    r.layout.all_reduce = whole ? dice.one_of({kOrdered, kRing, kRecursiveDoubling, kHierarchical, kLibrary})
+                                : dice.one_of({kOrdered, kRing});
+  }
   return r;
 }
 

@@ -8,6 +8,10 @@
 namespace trireme::plan {
 namespace {
 
+Bytes collective_bytes(Collective collective, std::int64_t count, std::int64_t element_bytes, int index, int size) {
+  return Bytes{sent_elements(ReduceAlgorithm::kOrdered, collective, count, index, size) * element_bytes};
+}
+
 TEST(CollectiveBytes, SumToTheRingsBytes) {
   for (int n = 1; n <= 9; ++n) {
     for (std::int64_t count : {0, 1, 5, 64, 1000, 1001}) {

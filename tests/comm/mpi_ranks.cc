@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -129,13 +130,20 @@ void run_collectives(Communicator& communicator) {
   }
 }
 
+std::unique_ptr<Communicator> make(MpiWorld& world, const GroupName& name) {
+  const MessageOptions options;
+  return world.make_communicator(
+      name, {.staging = test_memory(message_staging_bytes(1 << 20, 8, static_cast<int>(name.ranks.size()),
+                                                          options.segments, options.staged_operations))});
+}
+
 // Four ranks as 2 x 2, with operations of both groups and of the whole under way at once.
 void run_groups(MpiWorld& world) {
   const int rank = world.rank();
   const int first = rank / 2 * 2;
-  const auto tensor = world.make_communicator({"tensor", {first, first + 1}});
-  const auto data = world.make_communicator({"data", {rank % 2, rank % 2 + 2}});
-  const auto all = world.make_communicator({"world", {3, 1, 0, 2}});
+  const auto tensor = make(world, {"tensor", {first, first + 1}});
+  const auto data = make(world, {"data", {rank % 2, rank % 2 + 2}});
+  const auto all = make(world, {"world", {3, 1, 0, 2}});
   run_collectives(*all);
   constexpr std::int64_t kCount = 300000;
   for (int round = 0; round < 10; ++round) {
@@ -164,6 +172,68 @@ void run_groups(MpiWorld& world) {
   }
 }
 
+// The MPI library's own sums: integers, maxima and two ranks as ours; floats of more ranks near them, and the same on
+// every rank.
+template <class T>
+void run_library_floats(Communicator& c, DType dtype, std::int64_t count, double tolerance) {
+  std::vector<double> expected(static_cast<std::size_t>(count));
+  for (int member = 0; member < c.size(); ++member) {
+    const std::vector<T> values = values_of<T>(member, count);
+    for (std::size_t i = 0; i < values.size(); ++i) expected[i] += static_cast<double>(values[i]);
+  }
+  std::vector<T> sum = values_of<T>(c.index(), count);
+  c.all_reduce({}, bytes_of(sum), count, dtype, Reduction::kSum)->wait();
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    expect(std::abs(static_cast<double>(sum[i]) - expected[i]) <= tolerance * (1 << 23), "the library's sum");
+  }
+  std::vector<T> first = sum;
+  c.broadcast({}, bytes_of(first), count, dtype, 0)->wait();
+  expect(count == 0 || std::memcmp(first.data(), sum.data(), sum.size() * sizeof(T)) == 0, "the same on every rank");
+}
+
+void run_library(Communicator& communicator) {
+  for (const std::int64_t count : {0, 1, 5, 1000, 1000003}) {
+    Case<std::int32_t>(communicator, DType::kI32, count).run();
+    Case<std::int64_t>(communicator, DType::kI64, count).run();
+    if (communicator.size() <= 2) {
+      Case<float>(communicator, DType::kF32, count).run();
+      Case<double>(communicator, DType::kF64, count).run();
+    } else {
+      run_library_floats<float>(communicator, DType::kF32, count, 1e-6);
+      run_library_floats<double>(communicator, DType::kF64, count, 1e-15);
+    }
+    communicator.barrier();
+  }
+}
+
+// Its sums over rows and columns of 2 x 2 ranks, and our own ones, under way at once.
+void run_library_groups(MpiWorld& world) {
+  const int rank = world.rank();
+  const int first = rank / 2 * 2;
+  const auto rows = world.make_communicator({"data", {first, first + 1}}, {.library_sums = true});
+  const auto columns = world.make_communicator({"data", {rank % 2 + 2, rank % 2}}, {.library_sums = true});
+  const auto all = make(world, {"world", {3, 1, 0, 2}});
+  run_library(*rows);
+  run_library(*columns);
+  constexpr std::int64_t kCount = 300000;
+  for (int round = 0; round < 10; ++round) {
+    std::vector<std::int64_t> a(kCount, rank), b(kCount, rank), c(kCount, rank);
+    const auto start = [&](Communicator& communicator, std::vector<std::int64_t>& values) {
+      return communicator.all_reduce({}, bytes_of(values), kCount, DType::kI64, Reduction::kSum);
+    };
+    const auto on_rows = start(*rows, a);
+    const auto on_all = start(*all, b);
+    const auto on_columns = start(*columns, c);
+    if (rank % 2 == 0) on_columns->wait();
+    while (!on_all->done()) rows->progress();
+    on_rows->wait();
+    on_columns->wait();
+    expect(a == std::vector<std::int64_t>(kCount, 2 * first + 1), "the library's sum over rows");
+    expect(b == std::vector<std::int64_t>(kCount, 6), "our sum");
+    expect(c == std::vector<std::int64_t>(kCount, 2 * (rank % 2) + 2), "the library's sum over columns");
+  }
+}
+
 void sum_of_five(Communicator& communicator) {
   std::vector<float> values(5);
   communicator.all_reduce({}, bytes_of(values), 5, DType::kF32, Reduction::kSum)->wait();
@@ -172,12 +242,33 @@ void sum_of_five(Communicator& communicator) {
 // A rank that is absent, but alive: what the others see of it is nothing.
 void stay_away() { std::this_thread::sleep_for(std::chrono::seconds(30)); }
 
+void run_library_case(const std::string& name, MpiWorld& world) {
+  const int rank = world.rank();
+  if (name == "library_late_group") {
+    world.set_deadline(Seconds{1});
+    if (rank == 1) return stay_away();
+  }
+  const auto c = world.make_communicator(everybody(world.size()), {.library_sums = true});
+  if (name == "library") return run_library(*c);
+  sum_of_five(*c);
+  world.set_deadline(Seconds{1});
+  if (name == "library_missing" && rank == 1) return stay_away();
+  try {
+    sum_of_five(*c);
+  } catch (const Error& error) {
+    fmt::print(stderr, "rank {}: {}\n", rank, error.what());
+    sum_of_five(*c);  // refuses
+  }
+}
+
 void run_case(const std::string& name, MpiWorld& world) {
   const int rank = world.rank();
   const int size = world.size();
   fmt::print(stderr, "rank {} of {}\n", rank, world.text());
   if (name == "groups") return run_groups(world);
-  const auto communicator = world.make_communicator(everybody(size));
+  if (name == "library_groups") return run_library_groups(world);
+  if (name.starts_with("library")) return run_library_case(name, world);
+  const auto communicator = make(world, everybody(size));
   if (name == "collectives") return run_collectives(*communicator);
   if (name == "missing") return rank == 1 ? stay_away() : sum_of_five(*communicator);
   if (name == "set_deadline") {  // of 20 s before
@@ -214,6 +305,11 @@ MpiOptions options_of(const std::string& name, const Launch& launch) {
     if (!is_first && launch.ranks > 1) stay_away();
   }
   if (!is_first) return options;
+  if (name == "library_wrong_count") {
+    options.before_send = [sums = 0](int& to, std::int64_t& count) mutable {
+      if (to == -1 && ++sums == 2) count = -1;
+    };
+  }
   if (name == "wrong_rank") options.before_send = [](int& to, std::int64_t&) { to = to == 1 ? 99 : to; };
   if (name == "wrong_count") options.before_send = [](int&, std::int64_t& bytes) { bytes = -1; };
   if (name == "wrong_length") options.before_send = [](int&, std::int64_t& bytes) { bytes = bytes == 40 ? 39 : bytes; };

@@ -14,5 +14,13 @@ def command(mpirun: str, ranks: int) -> list[str]:
     return [mpirun] + flags + ["-n", str(ranks)]
 
 
+def on_hosts(mpirun: str, program: list[str], names: list[str]) -> list[str]:
+    """One rank of the program on each of these hosts, as far as it can tell."""
+    whole = command(mpirun, 1)
+    for number, name in enumerate(names):
+        whole += ([":", "-n", "1"] if number else []) + ["-x", f"TRIREME_HOST={name}"] + program
+    return whole
+
+
 def environment() -> dict[str, str]:
     return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")

@@ -33,6 +33,7 @@ struct TinyRun {
   bool poison = true;
   // Positions of a sample whose targets bear no loss; empty: none.
   std::function<bool(std::uint64_t sample, std::int64_t position)> ignored = {};
+  std::vector<int> host_of = {};  // of each rank, by number; empty: one for all
 };
 
 // A rank with initialised weights, ready to step.

@@ -16,7 +16,8 @@ class RankRun {
                                       {.threads = 1,
                                        .compute = run.compute,
                                        .evaluation_micro_batches = 0,
-                                       .masked_targets = static_cast<bool>(run.ignored)},
+                                       .masked_targets = static_cast<bool>(run.ignored),
+                                       .host_of = run.host_of},
                                       rank_number),
               {.seed = run.seed, .poison = run.poison}, factory) {
     train::initialise_weights(rank_.device(), rank_.plan(), run.seed, rank_.executor().state());

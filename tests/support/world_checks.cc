@@ -24,7 +24,7 @@ void expect_as_planned(const WorldCurve& curve, const std::string& what) {
     for (const auto& [key, traffic] : report.predicted_traffic) {
       if (traffic.calls == 0) continue;
       predicted.push_back({.axis = std::string(plan::axis_name(key.first)),
-                           .collective = std::string(plan::collective_name(key.second)),
+                           .collective = std::string(collective_name(key.second)),
                            .calls = traffic.calls,
                            .sent = traffic.sent});
     }

@@ -1,28 +1,15 @@
 #include "engine/comm/algorithm.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
-#include "base/json.h"
 #include "engine/comm/algorithm_queue.h"
 #include "engine/comm/reduce.h"
 
 namespace trireme::comm {
 namespace {
-
-struct Name {
-  Algorithm algorithm;
-  std::string_view text;
-};
-constexpr std::array<Name, 5> kNames{{{Algorithm::kOrdered, "ordered"},
-                                      {Algorithm::kRing, "ring"},
-                                      {Algorithm::kRecursiveDoubling, "recursive-doubling"},
-                                      {Algorithm::kHierarchical, "hierarchical"},
-                                      {Algorithm::kLibrary, "library"}}};
 
 using Phases = std::vector<std::unique_ptr<Phase>>;
 
@@ -86,12 +73,12 @@ Phases hierarchical_phases(const PhaseContext& context, const std::vector<int>& 
 class AlgorithmCommunicator : public Decorator {
  public:
   AlgorithmCommunicator(std::unique_ptr<Communicator> inner, Algorithm algorithm, std::vector<int> host_of,
-                        const SegmentOptions& options)
+                        std::span<std::byte> staging, const SegmentOptions& options)
       : Decorator(std::move(inner)),
         algorithm_(algorithm),
         options_(options),
         host_of_(std::make_shared<const std::vector<int>>(std::move(host_of))),
-        queue_(std::make_shared<OperationQueue>(shared_inner())) {}
+        queue_(std::make_shared<OperationQueue>(shared_inner(), staging)) {}
 
   void barrier() override {
     queue_->check_alive("barrier over " + name().axis);
@@ -106,18 +93,17 @@ class AlgorithmCommunicator : public Decorator {
 
  protected:
   std::unique_ptr<Request> run(const Posting& posting) override {
-    const Operation operation = posting.call.operation;
     TRIREME_CHECK_GE(posting.call.count, 0);
-    const bool is_ours = operation == Operation::kAllReduce ||
-                         (operation == Operation::kReduceScatter && algorithm_ == Algorithm::kRing);
-    if (!is_ours) {
+    const bool reduces =
+        posting.call.operation == Operation::kAllReduce || posting.call.operation == Operation::kReduceScatter;
+    const CollectiveKind kind =
+        posting.call.operation == Operation::kAllReduce ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter;
+    if (!reduces || !is_own_of(algorithm_, kind)) {
       queue_->check_alive(posting.call.text() + " over " + name().axis);
       queue_->advance();
       return queue_->empty() ? post(inner(), posting) : queue_other(queue_, posting);
     }
     check_reduction(posting.call.dtype, posting.call.reduction);
-    const CollectiveKind kind =
-        operation == Operation::kAllReduce ? CollectiveKind::kAllReduce : CollectiveKind::kReduceScatter;
     const Bytes staging =
         staging_bytes(algorithm_, kind, posting.call.count, dtype_size(posting.call.dtype), size(), options_);
     const auto make_phases = [algorithm = algorithm_, host_of = host_of_](const PhaseContext& context) {
@@ -139,37 +125,16 @@ class AlgorithmCommunicator : public Decorator {
 
 }  // namespace
 
-std::string_view algorithm_name(Algorithm algorithm) {
-  for (const Name& name : kNames) {
-    if (name.algorithm == algorithm) return name.text;
-  }
-  detail::check_failed("no such algorithm", "", std::to_string(static_cast<int>(algorithm)));
-}
-
-Result<Algorithm> parse_algorithm(std::string_view option, std::string_view text) {
-  std::vector<std::string> known;
-  for (const Name& name : kNames) {
-    if (name.text == text) return name.algorithm;
-    known.emplace_back(name.text);
-  }
-  const std::string nearest = nearest_word(text, known);
-  std::string list;
-  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
-  return Failure{.option = std::string(option),
-                 .value = std::string(text),
-                 .rule = "an algorithm for sums over ranks is one of " + list,
-                 .nearest = nearest};
-}
-
 std::unique_ptr<Communicator> make_algorithm_communicator(std::unique_ptr<Communicator> inner, Algorithm algorithm,
                                                           std::vector<int> host_of_group_member,
-                                                          const SegmentOptions& options) {
+                                                          std::span<std::byte> staging, const SegmentOptions& options) {
   TRIREME_CHECK(options.segment.count > 0 && options.segment.count % 8 == 0, "segments of {} bytes",
                 options.segment.count);
   TRIREME_CHECK_GT(options.window, 0);
   if (algorithm == Algorithm::kHierarchical) TRIREME_CHECK_EQ(std::ssize(host_of_group_member), inner->size());
   if (algorithm == Algorithm::kOrdered || algorithm == Algorithm::kLibrary || inner->size() == 1) return inner;
-  return std::make_unique<AlgorithmCommunicator>(std::move(inner), algorithm, std::move(host_of_group_member), options);
+  return std::make_unique<AlgorithmCommunicator>(std::move(inner), algorithm, std::move(host_of_group_member), staging,
+                                                 options);
 }
 
 }  // namespace trireme::comm

@@ -21,27 +21,23 @@
 //    their sums.
 //  * Data are host memory.
 
+#include <cstddef>
 #include <memory>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "base/collective_bytes.h"
-#include "base/error.h"
 #include "engine/comm/communicator.h"
 
 namespace trireme::comm {
 
 using Algorithm = ReduceAlgorithm;
 
-// "ordered", "ring", "recursive-doubling", "hierarchical", "library"
-std::string_view algorithm_name(Algorithm algorithm);
-// From the same. option: names it in the Failure.
-Result<Algorithm> parse_algorithm(std::string_view option, std::string_view name);
-
-// host_of_group_member: by index in the group; for kHierarchical alone, may be empty otherwise. Staging memory is that
-// of staging_bytes() for the largest operation so far, kept from one operation to the next.
+// host_of_group_member: by index in the group; for kHierarchical alone, may be empty otherwise. staging:
+// staging_bytes() of the largest operation (a longer one is an InternalError), as GroupOptions say.
 std::unique_ptr<Communicator> make_algorithm_communicator(std::unique_ptr<Communicator> inner, Algorithm algorithm,
                                                           std::vector<int> host_of_group_member,
+                                                          std::span<std::byte> staging,
                                                           const SegmentOptions& options = {});
 
 }  // namespace trireme::comm

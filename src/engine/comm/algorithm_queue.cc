@@ -22,15 +22,15 @@ class QueuedSum : public QueuedOperation {
             Algorithm algorithm, MakePhases make_phases)
       : queue_(queue),
         posting_(posting),
-        staging_(staging),
+        staging_(queue.staging(staging)),
         options_(options),
         algorithm_(algorithm),
         make_phases_(std::move(make_phases)) {}
 
   bool advance() override {
     if (make_phases_) {
-      phases_ = std::exchange(
-          make_phases_, nullptr)({queue_.inner(), posting_.stream, posting_.call, options_, queue_.staging(staging_)});
+      phases_ =
+          std::exchange(make_phases_, nullptr)({queue_.inner(), posting_.stream, posting_.call, options_, staging_});
       std::reverse(phases_.begin(), phases_.end());  // the next one last
     }
     bool moved = false;
@@ -48,14 +48,15 @@ class QueuedSum : public QueuedOperation {
   void wait_for_oldest() override { phases_.back()->wait_for_oldest(); }
   void abandon() override { phases_.clear(); }
   std::string text() const override {
-    return fmt::format("{} over {} ({})", posting_.call.text(), queue_.inner().name().axis, algorithm_name(algorithm_));
+    return fmt::format("{} over {} ({})", posting_.call.text(), queue_.inner().name().axis,
+                       reduce_algorithm_name(algorithm_));
   }
   Clock::time_point completed_at() const { return completed_at_; }
 
  private:
   OperationQueue& queue_;
   const Posting posting_;
-  const Bytes staging_;
+  const std::span<std::byte> staging_;
   const SegmentOptions options_;
   const Algorithm algorithm_;
   MakePhases make_phases_;
@@ -199,9 +200,9 @@ void OperationQueue::die(Death death) {
 }
 
 std::span<std::byte> OperationQueue::staging(Bytes bytes) {
-  const auto size = static_cast<std::size_t>(bytes.count);
-  if (staging_.size() < size) staging_.resize(size);
-  return std::span(staging_).first(size);
+  TRIREME_CHECK(bytes.count <= std::ssize(staging_), "a sum stages {} bytes, and the communicator was given {}",
+                bytes.count, staging_.size());
+  return staging_.first(static_cast<std::size_t>(bytes.count));
 }
 
 std::unique_ptr<Request> queue_sum(const std::shared_ptr<OperationQueue>& queue, const Posting& posting, Bytes staging,

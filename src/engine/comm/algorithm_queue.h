@@ -30,7 +30,9 @@ class QueuedOperation {
 
 class OperationQueue {
  public:
-  explicit OperationQueue(std::shared_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+  // staging outlives the operations, whose messages may be under way.
+  OperationQueue(std::shared_ptr<Communicator> inner, std::span<std::byte> staging)
+      : inner_(std::move(inner)), staging_(staging) {}
 
   Communicator& inner() { return *inner_; }
   bool empty() const { return operations_.empty(); }
@@ -42,7 +44,7 @@ class OperationQueue {
   void wait_for_all();
   // Throws if an operation has failed before.
   void check_alive(const std::string& operation) const;
-  // Of one operation at a time.
+  // Of one operation at a time. CHECK: there is so much.
   std::span<std::byte> staging(Bytes bytes);
 
  private:
@@ -51,7 +53,7 @@ class OperationQueue {
   void die(Death death);
 
   std::shared_ptr<Communicator> inner_;
-  std::vector<std::byte> staging_;  // outlives the operations, whose messages may be under way
+  const std::span<std::byte> staging_;
   std::unique_ptr<const Death> death_;
   std::deque<std::shared_ptr<QueuedOperation>> operations_;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -58,12 +57,19 @@ struct Choice {
   SegmentOptions options = kSmall;
 };
 
+// With memory for reductions of up to `most` elements.
+std::unique_ptr<Communicator> make(std::unique_ptr<Communicator> inner, const Choice& choice,
+                                   std::int64_t most = 1 << 20) {
+  const int ranks = inner->size();
+  const Bytes needed = staging_bytes(choice.algorithm, CollectiveKind::kAllReduce, most, 8, ranks, choice.options);
+  return make_algorithm_communicator(std::move(inner), choice.algorithm, hosts(ranks, choice.host_kind),
+                                     test_memory(needed), choice.options);
+}
+
 std::vector<RankOutcome> run(int ranks, const Choice& choice, const Body& body, Seconds deadline = kDeadline) {
   ThreadWorld world(ranks, deadline);
   return run_ranks(ranks, [&](int rank) {
-    const auto communicator =
-        make_algorithm_communicator(world.make_communicator(everybody(ranks), rank), choice.algorithm,
-                                    hosts(ranks, choice.host_kind), choice.options);
+    const auto communicator = make(world.make_communicator(everybody(ranks), rank), choice);
     body(rank, *communicator);
   });
 }
@@ -71,148 +77,163 @@ std::vector<RankOutcome> run(int ranks, const Choice& choice, const Body& body, 
 std::vector<RankOutcome> run_over_messages(int ranks, const Choice& choice, const Body& body) {
   TestNetwork network(ranks);
   return run_ranks(ranks, [&](int rank) {
+    const MessageOptions options{.deadline = kDeadline, .segments = {.segment = {64}, .window = 2}};
     const auto world =
-        std::make_shared<MessageWorld>(std::make_shared<TestTransport>(network, rank), posix_env(),
-                                       MessageOptions{.deadline = kDeadline, .segment = {64}, .window = 2});
+        std::make_shared<MessageWorld>(std::make_shared<TestTransport>(network, rank), posix_env(), options);
+    const Bytes needed = message_staging_bytes(1 << 20, 8, ranks, options.segments);
     const auto communicator =
-        make_algorithm_communicator(MessageWorld::make_communicator(world, everybody(ranks)), choice.algorithm,
-                                    hosts(ranks, choice.host_kind), choice.options);
+        make(MessageWorld::make_communicator(world, everybody(ranks), test_memory(needed)), choice);
     body(rank, *communicator);
     world->close();
   });
 }
 
-class Algorithms : public testing::TestWithParam<std::tuple<Algorithm, int, std::int64_t>> {
+std::string name_of(Algorithm algorithm) {
+  std::string name(reduce_algorithm_name(algorithm));
+  std::erase(name, '-');
+  return name;
+}
+
+// Each over many numbers of ranks and elements.
+class Algorithms : public testing::TestWithParam<Algorithm> {
  protected:
-  Algorithm algorithm() const { return std::get<0>(GetParam()); }
-  int ranks() const { return std::get<1>(GetParam()); }
-  std::int64_t count() const { return std::get<2>(GetParam()); }
+  Algorithm algorithm() const { return GetParam(); }
+
+  template <class Check>
+  void for_all_shapes(const Check& check) const {
+    for (const int ranks : {1, 2, 3, 5, 7, 8}) {
+      for (const std::int64_t count : {0, 1, 3, 33, 3001}) {
+        SCOPED_TRACE(fmt::format("{} elements over {} ranks", count, ranks));
+        check(ranks, count);
+      }
+    }
+  }
 
   template <class T>
-  void expect_exact_sums(DType dtype) {
-    const std::vector<T> expected = sum_in_order<T>(ranks(), count());
-    expect_all_well(run(ranks(), {algorithm()}, [&](int rank, Communicator& c) {
-      std::vector<T> values = values_of<T>(rank, count());
-      c.all_reduce({}, bytes_of(values), count(), dtype, Reduction::kSum)->wait();
+  void expect_exact_sums(int ranks, std::int64_t count, DType dtype) {
+    const std::vector<T> expected = sum_in_order<T>(ranks, count);
+    expect_all_well(run(ranks, {algorithm()}, [&](int rank, Communicator& c) {
+      std::vector<T> values = values_of<T>(rank, count);
+      c.all_reduce({}, bytes_of(values), count, dtype, Reduction::kSum)->wait();
       EXPECT_EQ(values, expected);
     }));
   }
 
   // On all ranks.
   template <class T>
-  std::vector<std::vector<T>> sums(DType dtype) {
-    std::vector<std::vector<T>> sums(static_cast<std::size_t>(ranks()));
-    expect_all_well(run(ranks(), {algorithm()}, [&](int rank, Communicator& c) {
+  std::vector<std::vector<T>> sums(int ranks, std::int64_t count, DType dtype) {
+    std::vector<std::vector<T>> sums(static_cast<std::size_t>(ranks));
+    expect_all_well(run(ranks, {algorithm()}, [&](int rank, Communicator& c) {
       std::vector<T>& values = sums[static_cast<std::size_t>(rank)];
-      values = values_of<T>(rank, count());
-      c.all_reduce({}, bytes_of(values), count(), dtype, Reduction::kSum)->wait();
+      values = values_of<T>(rank, count);
+      c.all_reduce({}, bytes_of(values), count, dtype, Reduction::kSum)->wait();
     }));
     return sums;
   }
 
   template <class T>
-  void expect_close_sums(DType dtype, double tolerance) {
-    const std::vector<T> ordered = sum_in_order<T>(ranks(), count());
-    const std::vector<std::vector<T>> first = sums<T>(dtype);
-    EXPECT_EQ(sums<T>(dtype), first) << "from run to run";
+  void expect_close_sums(int ranks, std::int64_t count, DType dtype, double tolerance) {
+    const std::vector<T> ordered = sum_in_order<T>(ranks, count);
+    const std::vector<std::vector<T>> first = sums<T>(ranks, count, dtype);
+    EXPECT_EQ(sums<T>(ranks, count, dtype), first) << "from run to run";
     for (const std::vector<T>& rank : first) {
       EXPECT_EQ(rank, first.front()) << "on every rank";
-      for (std::size_t i = 0; i < rank.size(); ++i) EXPECT_NEAR(rank[i], ordered[i], tolerance * 1000 * ranks());
-      if (ranks() <= 2) {
+      for (std::size_t i = 0; i < rank.size(); ++i) EXPECT_NEAR(rank[i], ordered[i], tolerance * 1000 * ranks);
+      if (ranks <= 2) {
         EXPECT_EQ(rank, ordered);
       }
     }
   }
 };
+INSTANTIATE_TEST_SUITE_P(All, Algorithms,
+                         testing::Values(Algorithm::kOrdered, Algorithm::kRing, Algorithm::kRecursiveDoubling,
+                                         Algorithm::kHierarchical, Algorithm::kLibrary),
+                         [](const auto& shape) { return name_of(shape.param); });
 
 TEST_P(Algorithms, SumsOfIntegersAreExact) {
-  expect_exact_sums<std::int32_t>(DType::kI32);
-  expect_exact_sums<std::int64_t>(DType::kI64);
+  for_all_shapes([&](int ranks, std::int64_t count) {
+    expect_exact_sums<std::int32_t>(ranks, count, DType::kI32);
+    expect_exact_sums<std::int64_t>(ranks, count, DType::kI64);
+  });
 }
 
 TEST_P(Algorithms, SumsOfFloatsAreStable) {
-  expect_close_sums<float>(DType::kF32, 1e-6);
-  expect_close_sums<double>(DType::kF64, 1e-15);
+  for_all_shapes([&](int ranks, std::int64_t count) {
+    expect_close_sums<float>(ranks, count, DType::kF32, 1e-6);
+    expect_close_sums<double>(ranks, count, DType::kF64, 1e-15);
+  });
 }
 
 TEST_P(Algorithms, Maxima) {
-  std::vector<float> expected = values_of<float>(0, count());
-  for (int rank = 1; rank < ranks(); ++rank) {
-    const std::vector<float> other = values_of<float>(rank, count());
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(expected[i], other[i]);
-  }
-  expect_all_well(run(ranks(), {algorithm()}, [&](int rank, Communicator& c) {
-    std::vector<float> values = values_of<float>(rank, count());
-    c.all_reduce({}, bytes_of(values), count(), DType::kF32, Reduction::kMax)->wait();
-    EXPECT_EQ(values, expected);
-  }));
+  for_all_shapes([&](int ranks, std::int64_t count) {
+    std::vector<float> expected = values_of<float>(0, count);
+    for (int rank = 1; rank < ranks; ++rank) {
+      const std::vector<float> other = values_of<float>(rank, count);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(expected[i], other[i]);
+    }
+    expect_all_well(run(ranks, {algorithm()}, [&](int rank, Communicator& c) {
+      std::vector<float> values = values_of<float>(rank, count);
+      c.all_reduce({}, bytes_of(values), count, DType::kF32, Reduction::kMax)->wait();
+      EXPECT_EQ(values, expected);
+    }));
+  });
 }
 
 TEST_P(Algorithms, ReduceScatterGivesEachItsShareAndLeavesTheRest) {
-  const auto expected = sum_in_order<std::int64_t>(ranks(), count());
-  expect_all_well(run(ranks(), {algorithm()}, [&](int rank, Communicator& c) {
-    std::vector<std::int64_t> values = values_of<std::int64_t>(rank, count());
-    const std::vector<std::int64_t> before = values;
-    c.reduce_scatter({}, bytes_of(values), count(), DType::kI64)->wait();
-    const Share share = share_of(count(), rank, ranks());
-    for (std::int64_t i = 0; i < count(); ++i) {
-      const auto e = static_cast<std::size_t>(i);
-      EXPECT_EQ(values[e], i >= share.begin && i < share.end ? expected[e] : before[e]);
-    }
-  }));
+  for_all_shapes([&](int ranks, std::int64_t count) {
+    const auto expected = sum_in_order<std::int64_t>(ranks, count);
+    expect_all_well(run(ranks, {algorithm()}, [&](int rank, Communicator& c) {
+      std::vector<std::int64_t> values = values_of<std::int64_t>(rank, count);
+      const std::vector<std::int64_t> before = values;
+      c.reduce_scatter({}, bytes_of(values), count, DType::kI64)->wait();
+      const Share share = share_of(count, rank, ranks);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto e = static_cast<std::size_t>(i);
+        EXPECT_EQ(values[e], i >= share.begin && i < share.end ? expected[e] : before[e]);
+      }
+    }));
+  });
 }
 
 // A counter under the algorithm sees its messages.
 TEST_P(Algorithms, SendWhatTheFormulaSays) {
-  for (const int host_kind : {0, 1, 2, 3}) {
-    std::vector<TrafficCounters> counters(static_cast<std::size_t>(ranks()));
-    ThreadWorld world(ranks(), kDeadline);
-    expect_all_well(run_ranks(ranks(), [&](int rank) {
-      const auto c =
-          make_algorithm_communicator(make_counting_communicator(world.make_communicator(everybody(ranks()), rank),
-                                                                 counters[static_cast<std::size_t>(rank)]),
-                                      algorithm(), hosts(ranks(), host_kind), kSmall);
-      std::vector<double> values(static_cast<std::size_t>(count()));
-      c->all_reduce({}, bytes_of(values), count(), DType::kF64, Reduction::kSum)->wait();
-      c->reduce_scatter({}, bytes_of(values), count(), DType::kF64)->wait();
-      c->all_gather({}, bytes_of(values), count(), DType::kF64)->wait();
-    }));
-    for (int rank = 0; rank < ranks(); ++rank) {
-      Bytes sent;
-      for (const TrafficCount& one : counters[static_cast<std::size_t>(rank)].counts()) sent += one.sent;
-      std::int64_t expected = 0;
-      for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
-        expected += sent_elements(algorithm(), kind, count(), rank, ranks(), hosts(ranks(), host_kind));
+  for_all_shapes([&](int ranks, std::int64_t count) {
+    for (const int host_kind : {0, 1, 2, 3}) {
+      std::vector<TrafficCounters> counters(static_cast<std::size_t>(ranks));
+      ThreadWorld world(ranks, kDeadline);
+      expect_all_well(run_ranks(ranks, [&](int rank) {
+        const auto c = make(make_counting_communicator(world.make_communicator(everybody(ranks), rank),
+                                                       counters[static_cast<std::size_t>(rank)]),
+                            {algorithm(), host_kind});
+        std::vector<double> values(static_cast<std::size_t>(count));
+        c->all_reduce({}, bytes_of(values), count, DType::kF64, Reduction::kSum)->wait();
+        c->reduce_scatter({}, bytes_of(values), count, DType::kF64)->wait();
+        c->all_gather({}, bytes_of(values), count, DType::kF64)->wait();
+      }));
+      for (int rank = 0; rank < ranks; ++rank) {
+        Bytes sent;
+        for (const TrafficCount& one : counters[static_cast<std::size_t>(rank)].counts()) sent += one.sent;
+        std::int64_t expected = 0;
+        for (const auto kind :
+             {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
+          expected += sent_elements(algorithm(), kind, count, rank, ranks, hosts(ranks, host_kind));
+        }
+        EXPECT_EQ(sent.count, 8 * expected) << "rank " << rank << ", hosts " << host_kind;
       }
-      EXPECT_EQ(sent.count, 8 * expected) << "rank " << rank << ", hosts " << host_kind;
     }
-  }
+  });
 }
 
 TEST_P(Algorithms, OverMessagesAsOverThreads) {
-  const std::vector<std::vector<float>> expected = sums<float>(DType::kF32);
-  expect_all_well(run_over_messages(ranks(), {algorithm()}, [&](int rank, Communicator& c) {
-    std::vector<float> values = values_of<float>(rank, count());
-    c.all_reduce({}, bytes_of(values), count(), DType::kF32, Reduction::kSum)->wait();
-    EXPECT_EQ(values, expected[static_cast<std::size_t>(rank)]);
-  }));
+  for_all_shapes([&](int ranks, std::int64_t count) {
+    const std::vector<std::vector<float>> expected = sums<float>(ranks, count, DType::kF32);
+    expect_all_well(run_over_messages(ranks, {algorithm()}, [&](int rank, Communicator& c) {
+      std::vector<float> values = values_of<float>(rank, count);
+      c.all_reduce({}, bytes_of(values), count, DType::kF32, Reduction::kSum)->wait();
+      EXPECT_EQ(values, expected[static_cast<std::size_t>(rank)]);
+    }));
+  });
 }
-
-std::string name_of(Algorithm algorithm) {
-  std::string name(algorithm_name(algorithm));
-  std::erase(name, '-');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Shapes, Algorithms,
-                         testing::Combine(testing::Values(Algorithm::kOrdered, Algorithm::kRing,
-                                                          Algorithm::kRecursiveDoubling, Algorithm::kHierarchical,
-                                                          Algorithm::kLibrary),
-                                          testing::Values(1, 2, 3, 5, 7, 8), testing::Values(0, 1, 3, 33, 3001)),
-                         [](const auto& shape) {
-                           return name_of(std::get<0>(shape.param)) + "_" + std::to_string(std::get<1>(shape.param)) +
-                                  "_ranks_" + std::to_string(std::get<2>(shape.param)) + "_elements";
-                         });
 
 constexpr Algorithm kOurs[] = {Algorithm::kRing, Algorithm::kRecursiveDoubling, Algorithm::kHierarchical};
 
@@ -283,7 +304,7 @@ TEST_P(EachAlgorithm, ManyOperationsAtOnce) {
 TEST_P(EachAlgorithm, RequestsMayBeDestroyedAndOutliveTheirCommunicator) {
   ThreadWorld world(3, kDeadline);
   expect_all_well(run_ranks(3, [&](int rank) {
-    auto c = make_algorithm_communicator(world.make_communicator(everybody(3), rank), GetParam(), hosts(3, 1), kSmall);
+    auto c = make(world.make_communicator(everybody(3), rank), {GetParam()});
     std::vector<std::int64_t> first(500, rank), second(500, rank), third(500, rank);
     c->all_reduce({}, bytes_of(first), 500, DType::kI64, Reduction::kSum);
     EXPECT_EQ(first, std::vector<std::int64_t>(500, 3));
@@ -335,7 +356,7 @@ TEST_P(EachAlgorithm, AMissingRankEndsTheSumForGood) {
     EXPECT_EQ(outcomes[rank].code, ExitCode::kHang);
     const std::string& message = outcomes[rank].message;
     EXPECT_NE(message.find("dead since all-reduce (sum) of 500 F32 over data (" +
-                           std::string(algorithm_name(GetParam())) + "): comm: "),
+                           std::string(reduce_algorithm_name(GetParam())) + "): comm: "),
               std::string::npos)
         << message;
     EXPECT_NE(message.find("waited 300.0 ms"), std::string::npos) << message;
@@ -348,7 +369,7 @@ TEST_P(EachAlgorithm, AFailingMessageEndsTheSum) {
   const auto outcomes = run_ranks(3, [&](int rank) {
     auto faulty = make_faulty_communicator(world.make_communicator(everybody(3), rank),
                                            std::make_shared<FaultState>(rank == 0 ? plan : FaultPlan{}));
-    const auto c = make_algorithm_communicator(std::move(faulty), GetParam(), hosts(3, 0), kSmall);
+    const auto c = make(std::move(faulty), {GetParam(), 0});
     std::vector<float> values(500);
     const auto request = c->all_reduce({}, bytes_of(values), 500, DType::kF32, Reduction::kSum);
     request->wait();
@@ -382,6 +403,24 @@ TEST_P(EachAlgorithm, RanksThatDisagreeFindOut) {
   }
 }
 
+// Memory for 40 elements: each of their messages is as long as a slot.
+TEST_P(EachAlgorithm, WorkInTheMemoryThatTheyWereGiven) {
+  ThreadWorld world(3, kDeadline);
+  const auto outcomes = run_ranks(3, [&](int rank) {
+    const Bytes needed = staging_bytes(GetParam(), CollectiveKind::kAllReduce, 40, 4, 3, {});
+    std::vector<std::byte> memory(static_cast<std::size_t>(needed.count) + 64, std::byte{0xA5});
+    const auto c = make_algorithm_communicator(world.make_communicator(everybody(3), rank), GetParam(), hosts(3, 3),
+                                               std::span(memory).first(memory.size() - 64));
+    std::vector<std::int32_t> values(100, 0x01010101);
+    c->all_reduce({}, bytes_of(values), 40, DType::kI32, Reduction::kSum)->wait();
+    for (std::size_t i = memory.size() - 64; i < memory.size(); ++i) EXPECT_EQ(memory[i], std::byte{0xA5});
+    c->all_reduce({}, bytes_of(values), 100, DType::kI32, Reduction::kSum)->wait();
+  });
+  for (const RankOutcome& outcome : outcomes) {
+    EXPECT_NE(outcome.message.find("bytes, and the communicator was given"), std::string::npos) << outcome.message;
+  }
+}
+
 TEST_P(EachAlgorithm, ImpossibleCallsAreRefused) {
   expect_all_well(run(2, {GetParam()}, [](int, Communicator& c) {
     std::byte data[8]{};
@@ -403,21 +442,10 @@ TEST(Algorithm, OrderOfSumsInARing) {
   }));
 }
 
-TEST(Algorithm, NamesAndWhatIsNone) {
-  for (const auto algorithm : {Algorithm::kOrdered, Algorithm::kRing, Algorithm::kRecursiveDoubling,
-                               Algorithm::kHierarchical, Algorithm::kLibrary}) {
-    EXPECT_EQ(parse_algorithm("comm.algorithm", algorithm_name(algorithm)).value(), algorithm);
-  }
-  EXPECT_EQ(parse_algorithm("comm.algorithm", "rign").failure().sentence(),
-            "comm.algorithm = rign: an algorithm for sums over ranks is one of ordered, ring, recursive-doubling, "
-            "hierarchical, library; nearest legal: ring");
-  EXPECT_THROW(algorithm_name(static_cast<Algorithm>(17)), InternalError);
-}
-
 TEST(Algorithm, ImpossibleOptionsAreRefused) {
   ThreadWorld world(2, kDeadline);
   const auto make = [&](Algorithm algorithm, std::vector<int> host_of, const SegmentOptions& options) {
-    return make_algorithm_communicator(world.make_communicator(everybody(2), 0), algorithm, std::move(host_of),
+    return make_algorithm_communicator(world.make_communicator(everybody(2), 0), algorithm, std::move(host_of), {},
                                        options);
   };
   EXPECT_THROW(make(Algorithm::kRing, {}, {.segment = {12}}), InternalError);

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,9 +71,20 @@ class Communicator {
   virtual void progress() = 0;
 };
 
+// What a communicator is given when it is made.
+struct GroupOptions {
+  // Where a backend that stages sums does so; it has no memory of its own for that. As much as plan/staging.h says for
+  // the largest reduction, aligned to kAllocationAlignment; a reduction that needs more is an InternalError, so a group
+  // that reduces nothing may have none. It outlives the communicator and its requests. Threads read it never.
+  std::span<std::byte> staging = {};
+  // Sums by the communication library's own collectives. Only of a backend that has them (InternalError).
+  bool library_sums = false;
+};
+
 // Makes a rank's member of a group. All ranks of the group ask for it, and two ranks for the groups that they share in
 // the same order.
-using CommunicatorFactory = std::function<std::unique_ptr<Communicator>(const GroupName& name)>;
+using CommunicatorFactory =
+    std::function<std::unique_ptr<Communicator>(const GroupName& name, const GroupOptions& options)>;
 
 // The share of rank `index` of `size` in `count` elements.
 struct Share {

@@ -3,15 +3,11 @@
 namespace trireme::comm {
 namespace {
 
-std::int64_t share_size(std::int64_t count, int index, int size) {
-  const Share share = share_of(count, index, size);
-  return share.end - share.begin;
-}
-
 class CountingCommunicator : public Communicator {
  public:
-  CountingCommunicator(std::unique_ptr<Communicator> inner, TrafficCounters& counters)
-      : inner_(std::move(inner)), counters_(counters) {}
+  CountingCommunicator(std::unique_ptr<Communicator> inner, TrafficCounters& counters, ReduceAlgorithm algorithm,
+                       std::vector<int> host_of)
+      : inner_(std::move(inner)), counters_(counters), algorithm_(algorithm), host_of_(std::move(host_of)) {}
 
   int index() const override { return inner_->index(); }
   int size() const override { return inner_->size(); }
@@ -19,25 +15,25 @@ class CountingCommunicator : public Communicator {
 
   std::unique_ptr<Request> all_reduce(Stream stream, std::byte* data, std::int64_t count, DType dtype,
                                       Reduction reduction) override {
-    add("all-reduce", scattered(count) + gathered(count), dtype);
+    add(CollectiveKind::kAllReduce, count, dtype);
     return inner_->all_reduce(stream, data, count, dtype, reduction);
   }
   std::unique_ptr<Request> reduce_scatter(Stream stream, std::byte* data, std::int64_t count, DType dtype) override {
-    add("reduce-scatter", scattered(count), dtype);
+    add(CollectiveKind::kReduceScatter, count, dtype);
     return inner_->reduce_scatter(stream, data, count, dtype);
   }
   std::unique_ptr<Request> all_gather(Stream stream, std::byte* data, std::int64_t count, DType dtype) override {
-    add("all-gather", gathered(count), dtype);
+    add(CollectiveKind::kAllGather, count, dtype);
     return inner_->all_gather(stream, data, count, dtype);
   }
   std::unique_ptr<Request> broadcast(Stream stream, std::byte* data, std::int64_t count, DType dtype,
                                      int root) override {
-    add("broadcast", index() == root ? count * (size() - 1) : 0, dtype);
+    count_call("broadcast", index() == root ? count * (size() - 1) : 0, dtype);
     return inner_->broadcast(stream, data, count, dtype, root);
   }
   std::unique_ptr<Request> send(Stream stream, const std::byte* data, std::int64_t count, DType dtype,
                                 int to) override {
-    add("send", count, dtype);
+    add(CollectiveKind::kSend, count, dtype);
     return inner_->send(stream, data, count, dtype, to);
   }
   std::unique_ptr<Request> receive(Stream stream, std::byte* data, std::int64_t count, DType dtype, int from) override {
@@ -47,14 +43,17 @@ class CountingCommunicator : public Communicator {
   void progress() override { inner_->progress(); }
 
  private:
-  std::int64_t scattered(std::int64_t count) const { return count - share_size(count, index(), size()); }
-  std::int64_t gathered(std::int64_t count) const { return count - share_size(count, (index() + 1) % size(), size()); }
-  void add(std::string_view collective, std::int64_t elements, DType dtype) {
+  void add(CollectiveKind kind, std::int64_t count, DType dtype) {
+    count_call(collective_name(kind), sent_elements(algorithm_, kind, count, index(), size(), host_of_), dtype);
+  }
+  void count_call(std::string_view collective, std::int64_t elements, DType dtype) {
     if (size() > 1) counters_.add(name().axis, collective, Bytes{dtype_size(dtype)} * elements);
   }
 
   std::unique_ptr<Communicator> inner_;
   TrafficCounters& counters_;
+  const ReduceAlgorithm algorithm_;
+  const std::vector<int> host_of_;
 };
 
 }  // namespace
@@ -76,9 +75,10 @@ std::vector<TrafficCount> TrafficCounters::counts() const {
   return result;
 }
 
-std::unique_ptr<Communicator> make_counting_communicator(std::unique_ptr<Communicator> inner,
-                                                         TrafficCounters& counters) {
-  return std::make_unique<CountingCommunicator>(std::move(inner), counters);
+std::unique_ptr<Communicator> make_counting_communicator(std::unique_ptr<Communicator> inner, TrafficCounters& counters,
+                                                         ReduceAlgorithm algorithm,
+                                                         std::vector<int> host_of_group_member) {
+  return std::make_unique<CountingCommunicator>(std::move(inner), counters, algorithm, std::move(host_of_group_member));
 }
 
 }  // namespace trireme::comm

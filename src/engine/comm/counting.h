@@ -2,13 +2,8 @@
 
 // Counts what a rank sends: law 1. A decorator of any communicator, so that the count does not depend on the backend.
 //
-// Bytes are those of the default algorithms. A share is that of share_of(); s_r the bytes of rank r's, of N ranks:
-//   reduce-scatter (direct)  to each other rank r its s_r            the whole less the own share
-//   all-gather (ring)        every share but the successor's         the whole less s_(index + 1) mod N
-//   all-reduce               one after the other                     the sum of the two
-//   broadcast                the root, to each other rank            (N - 1) times the whole; others nothing
-//   send                     the whole
-// Receives and barriers send nothing and are not counted; nor is anything in a group of one.
+// Bytes are those of sent_elements() for the algorithm of the group; of a broadcast, (N - 1) times the whole by the
+// root. Receives and barriers send nothing and are not counted; nor is anything in a group of one.
 
 #include <map>
 #include <memory>
@@ -17,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/collective_bytes.h"
 #include "base/units.h"
 #include "engine/comm/communicator.h"
 
@@ -42,8 +38,10 @@ class TrafficCounters {
   std::map<std::pair<std::string, std::string>, TrafficCount> counts_;
 };
 
-// A call is counted before it is made. `counters` outlives the communicator.
-std::unique_ptr<Communicator> make_counting_communicator(std::unique_ptr<Communicator> inner,
-                                                         TrafficCounters& counters);
+// A call is counted before it is made. `counters` outlives the communicator. algorithm: how `inner` forms its sums;
+// host_of_group_member: for kHierarchical alone, may be empty otherwise.
+std::unique_ptr<Communicator> make_counting_communicator(std::unique_ptr<Communicator> inner, TrafficCounters& counters,
+                                                         ReduceAlgorithm algorithm = ReduceAlgorithm::kOrdered,
+                                                         std::vector<int> host_of_group_member = {});
 
 }  // namespace trireme::comm

@@ -65,6 +65,30 @@ TEST(CountingCommunicator, RanksTogetherSendTheWholeToAllOthers) {
   }
 }
 
+TEST(CountingCommunicator, AllReducesAreOfTheGroupsAlgorithm) {
+  ThreadWorld world(3, Seconds{20});
+  std::vector<TrafficCounters> counters(3);
+  run_ranks(3, [&](int rank) {
+    const auto c =
+        make_counting_communicator(world.make_communicator({"data", {0, 1, 2}}, rank),
+                                   counters[static_cast<std::size_t>(rank)], ReduceAlgorithm::kHierarchical, {0, 1, 1});
+    std::vector<float> values(5);
+    auto* data = reinterpret_cast<std::byte*>(values.data());
+    c->all_reduce({}, data, 5, DType::kF32, Reduction::kSum)->wait();
+    c->all_gather({}, data, 5, DType::kF32)->wait();
+  });
+  // The first ranks of two hosts exchange halves, 2 and 3 elements, and members 1 and 2 all five.
+  const std::vector<std::int64_t> expected{5, 5 + 5, 5};
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::vector<TrafficCount> counts = counters[static_cast<std::size_t>(rank)].counts();
+    ASSERT_EQ(counts.size(), 2U);
+    EXPECT_EQ(counts[1].collective, "all-reduce");
+    EXPECT_EQ(counts[1].sent.count, 4 * expected[static_cast<std::size_t>(rank)]) << rank;
+    EXPECT_EQ(counts[0].sent.count,
+              4 * sent_elements(ReduceAlgorithm::kOrdered, CollectiveKind::kAllGather, 5, rank, 3));
+  }
+}
+
 TEST(CountingCommunicator, AxesAreCountedApartAndGroupsOfOneNotAtAll) {
   TrafficCounters counters;
   const auto alone = make_counting_communicator(make_self_communicator("tensor", 0), counters);

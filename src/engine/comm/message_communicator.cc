@@ -45,10 +45,10 @@ struct Sequence {
 
 class MessageCommunicator : public Communicator {
  public:
-  MessageCommunicator(std::shared_ptr<MessageWorld> world, MessageGroup group)
+  MessageCommunicator(std::shared_ptr<MessageWorld> world, MessageGroup group, std::span<std::byte> staging)
       : world_(std::move(world)),
         group_(std::make_shared<const MessageGroup>(std::move(group))),
-        turns_(std::make_shared<StagingTurns>(world_->options().staged_operations)) {}
+        turns_(std::make_shared<StagingTurns>(staging, world_->options().staged_operations)) {}
 
   int index() const override { return group_->index; }
   int size() const override { return group_->size(); }
@@ -108,8 +108,7 @@ class MessageCommunicator : public Communicator {
     std::shared_ptr<T> operation = make(slot && !slot->complete() ? slot : nullptr);
     slot = operation;
     ++sequence.next;
-    world_->start(operation);
-    return std::make_unique<OperationRequest>(world_, std::move(operation));
+    return start_operation(world_, std::move(operation));
   }
 
   std::shared_ptr<MessageWorld> world_;
@@ -122,10 +121,16 @@ class MessageCommunicator : public Communicator {
 
 }  // namespace
 
+std::unique_ptr<Request> start_operation(const std::shared_ptr<MessageWorld>& world,
+                                         std::shared_ptr<RunningOperation> operation) {
+  world->start(operation);
+  return std::make_unique<OperationRequest>(world, std::move(operation));
+}
+
 std::unique_ptr<Communicator> MessageWorld::make_communicator(const std::shared_ptr<MessageWorld>& world,
-                                                              const GroupName& name) {
+                                                              const GroupName& name, std::span<std::byte> staging) {
   world->check_alive("making a group over " + name.axis);
-  return std::make_unique<MessageCommunicator>(world, world->group_of(name));
+  return std::make_unique<MessageCommunicator>(world, world->group_of(name), staging);
 }
 
 }  // namespace trireme::comm

@@ -45,27 +45,30 @@ bool Lane::poll() {
   return any;
 }
 
+StagingTurns::StagingTurns(std::span<std::byte> memory, int limit)
+    : limit_(static_cast<std::size_t>(limit)), part_(memory.size() / limit_) {
+  for (std::size_t part = 0; part < limit_; ++part) free_.push_back(memory.subspan(part * part_, part_));
+}
+
+std::int64_t StagingTurns::draw(std::int64_t bytes) {
+  TRIREME_CHECK(bytes <= static_cast<std::int64_t>(part_),
+                "a reduction stages {} bytes, and the communicator was given {} x {}", bytes, limit_, part_);
+  return drawn_++;
+}
+
 bool StagingTurns::try_enter(std::int64_t number) {
-  if (number != entered_ || inside_ == limit_) return false;
+  if (number != entered_ || free_.empty()) return false;
   ++entered_;
-  ++inside_;
   return true;
 }
 
-std::vector<std::byte> StagingTurns::memory(std::int64_t bytes) {
-  std::vector<std::byte> memory;
-  if (!free_.empty()) {
-    memory = std::move(free_.back());
-    free_.pop_back();
-  }
-  if (std::ssize(memory) < bytes) memory.resize(static_cast<std::size_t>(bytes));
+std::span<std::byte> StagingTurns::memory() {
+  const std::span<std::byte> memory = free_.back();
+  free_.pop_back();
   return memory;
 }
 
-void StagingTurns::leave(std::vector<std::byte> memory) {
-  --inside_;
-  free_.push_back(std::move(memory));
-}
+void StagingTurns::leave(std::span<std::byte> memory) { free_.push_back(memory); }
 
 RunningOperation::RunningOperation(MessageWorld& world, std::shared_ptr<const MessageGroup> group, const Call& call,
                                    std::int64_t sequence, std::shared_ptr<RunningOperation> before)
@@ -119,11 +122,11 @@ void RunningOperation::check_word(const CallWord& word, int member, const Call& 
 }
 
 std::int64_t RunningOperation::segments_of(Share share) const {
-  return divide_up(share.end - share.begin, world_.options().segment.count / element());
+  return divide_up(share.end - share.begin, world_.options().segments.segment.count / element());
 }
 
 std::span<std::byte> RunningOperation::segment(Share share, std::int64_t number) const {
-  const std::int64_t elements = world_.options().segment.count / element();
+  const std::int64_t elements = world_.options().segments.segment.count / element();
   const std::int64_t begin = share.begin + number * elements;
   const std::int64_t end = std::min(begin + elements, share.end);
   return {call_.data + begin * element(), static_cast<std::size_t>((end - begin) * element())};
@@ -142,10 +145,10 @@ Collective::Collective(MessageWorld& world, std::shared_ptr<const MessageGroup> 
                       .word_in = lane(member, TagKind::kCall, 1),
                       .word = {},
                       .out = lane(member, TagKind::kScatter, direct),
-                      .in = lane(member, TagKind::kScatter, reduces() ? world_.options().window : direct)});
+                      .in = lane(member, TagKind::kScatter, reduces() ? world_.options().segments.window : direct)});
   }
   words_out_ = own_word();
-  if (reduces()) turn_ = turns_->draw();
+  if (reduces()) turn_ = turns_->draw(slots() * slot_bytes() * std::ssize(peers_));
   if (!gathers() || size() == 1) return;
   ring_out_ = std::make_unique<Lane>(lane((index() + 1) % size(), TagKind::kGather, direct));
   ring_in_ = std::make_unique<Lane>(lane((index() + size() - 1) % size(), TagKind::kGather, direct));
@@ -257,10 +260,7 @@ bool Collective::step_words() {
 bool Collective::step_scatter() {
   if (!staged_ && turns_->try_enter(turn_)) {
     staged_ = true;
-    const std::int64_t slots = std::min<std::int64_t>(world_.options().window, segments_of(own_share()));
-    const std::int64_t slot =
-        std::min(world_.options().segment.count, (own_share().end - own_share().begin) * element());
-    staging_ = turns_->memory(slots * slot * std::ssize(peers_));
+    staging_ = turns_->memory();
   }
   bool moved = send_shares();
   if (staged_ && reduced_ < segments_of(own_share())) {
@@ -269,7 +269,7 @@ bool Collective::step_scatter() {
   }
   if (staged_ && !unstaged_ && reduced_ == segments_of(own_share())) {
     unstaged_ = true;
-    turns_->leave(std::move(staging_));
+    turns_->leave(staging_);
   }
   return moved;
 }
@@ -292,7 +292,7 @@ bool Collective::receive_contributions() {
     Peer& peer = peers_[i];
     if (!peer.arrived) continue;
     while (peer.in.has_room() && peer.in.posted() < segments_of(own_share()) &&
-           peer.in.posted() - reduced_ < world_.options().window) {
+           peer.in.posted() - reduced_ < world_.options().segments.window) {
       peer.in.receive(staging_slot(i, peer.in.posted()));
     }
     moved |= peer.in.poll();
@@ -300,11 +300,17 @@ bool Collective::receive_contributions() {
   return moved;
 }
 
+std::int64_t Collective::slot_bytes() const {
+  return std::min(world_.options().segments.segment.count, (own_share().end - own_share().begin) * element());
+}
+
+std::int64_t Collective::slots() const {
+  return std::min<std::int64_t>(world_.options().segments.window, segments_of(own_share()));
+}
+
 std::span<std::byte> Collective::staging_slot(std::size_t peer, std::int64_t segment_number) {
-  const std::int64_t slots = std::min<std::int64_t>(world_.options().window, segments_of(own_share()));
-  const std::int64_t slot = std::min(world_.options().segment.count, (own_share().end - own_share().begin) * element());
-  const std::int64_t place = (static_cast<std::int64_t>(peer) * slots + segment_number % slots) * slot;
-  return std::span(staging_).subspan(static_cast<std::size_t>(place), segment(own_share(), segment_number).size());
+  const std::int64_t place = (static_cast<std::int64_t>(peer) * slots() + segment_number % slots()) * slot_bytes();
+  return staging_.subspan(static_cast<std::size_t>(place), segment(own_share(), segment_number).size());
 }
 
 bool Collective::reduce_segments() {

@@ -59,22 +59,24 @@ struct CallWord {
 };
 
 // Turns at the staging memory of a communicator, first come first served: an operation that has it can always end,
-// since those before it have it or have had it, and sending needs none.
+// since those before it have it or have had it, and sending needs none. The memory is cut into one part for each that
+// may hold some at once.
 class StagingTurns {
  public:
-  explicit StagingTurns(int limit) : limit_(limit) {}
-  std::int64_t draw() { return drawn_++; }
+  StagingTurns(std::span<std::byte> memory, int limit);
+  // CHECK: a part has so many bytes.
+  std::int64_t draw(std::int64_t bytes);
   bool try_enter(std::int64_t number);
-  // The memory goes back to be used again.
-  std::vector<std::byte> memory(std::int64_t bytes);
-  void leave(std::vector<std::byte> memory);
+  // The part that the one which has entered works in, until it leaves.
+  std::span<std::byte> memory();
+  void leave(std::span<std::byte> memory);
 
  private:
-  int limit_;
   std::int64_t drawn_ = 0;
   std::int64_t entered_ = 0;
-  int inside_ = 0;
-  std::vector<std::vector<std::byte>> free_;
+  std::size_t limit_;
+  std::size_t part_;                        // bytes of one
+  std::vector<std::span<std::byte>> free_;  // parts, whole
 };
 
 class RunningOperation {
@@ -121,6 +123,10 @@ class RunningOperation {
   Clock::time_point completed_at_ = {};
 };
 
+// Starts it in its world; complete when the request is waited for.
+std::unique_ptr<Request> start_operation(const std::shared_ptr<MessageWorld>& world,
+                                         std::shared_ptr<RunningOperation> operation);
+
 // The word of each rank to each other, then the parts that the operation is made of.
 class Collective : public RunningOperation {
  public:
@@ -157,6 +163,8 @@ class Collective : public RunningOperation {
   bool send_shares();
   bool receive_contributions();
   bool reduce_segments();
+  std::int64_t slot_bytes() const;
+  std::int64_t slots() const;  // for each peer
   std::span<std::byte> staging_slot(std::size_t peer, std::int64_t segment_number);
   // Ring all-gather: to the next rank the own share, then what came from the previous one.
   bool step_gather();
@@ -168,7 +176,7 @@ class Collective : public RunningOperation {
   std::int64_t turn_ = -1;
   bool staged_ = false;    // has had its turn
   bool unstaged_ = false;  // and given the memory back
-  std::vector<std::byte> staging_;
+  std::span<std::byte> staging_;
   std::int64_t reduced_ = 0;  // segments of the own share
 
   // Of the ring: the segments in the order in which they pass, the own share first when sending.

@@ -35,17 +35,13 @@ struct MessageWorld::Notice {
   std::array<char, 764> message{};
 };
 
-Bytes staging_bound(const MessageOptions& options, int ranks) {
-  return options.segment * options.window * (ranks - 1) * options.staged_operations;
-}
-
 MessageWorld::MessageWorld(std::shared_ptr<Transport> transport, Env& env, MessageOptions options)
     : transport_(std::move(transport)), env_(env), options_(options) {
   TRIREME_CHECK(options.deadline.count > 0, "a deadline of {} s", options.deadline.count);
-  TRIREME_CHECK(
-      options.segment.count >= 8 && options.segment.count % 8 == 0 && options.segment.count <= Transport::kMaxMessage,
-      "segments of {} bytes", options.segment.count);
-  TRIREME_CHECK_GT(options.window, 0);
+  const Bytes segment = options.segments.segment;
+  TRIREME_CHECK(segment.count >= 8 && segment.count % 8 == 0 && segment.count <= Transport::kMaxMessage,
+                "segments of {} bytes", segment.count);
+  TRIREME_CHECK_GT(options.segments.window, 0);
   TRIREME_CHECK_GT(options.direct_window, 0);
   TRIREME_CHECK_GT(options.staged_operations, 0);
   if (transport_->size() == 1) return;

@@ -19,10 +19,12 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/collective_bytes.h"
 #include "base/env.h"
 #include "base/units.h"
 #include "engine/comm/call.h"
@@ -33,14 +35,10 @@ namespace trireme::comm {
 
 struct MessageOptions {
   Seconds deadline{60};
-  Bytes segment{256 << 10};   // the largest message; a multiple of 8 bytes
-  int window = 4;             // messages under way at once from a rank into staging memory, of an operation
-  int direct_window = 64;     // and between two ranks from or into an operation's own data, in one direction
-  int staged_operations = 2;  // reductions of a communicator that may hold staging memory at once
+  SegmentOptions segments = {};  // window: of messages from a rank into staging memory, of an operation
+  int direct_window = 64;        // and between two ranks from or into an operation's own data, in one direction
+  int staged_operations = kStagedOperations;
 };
-
-// The most staging memory that a communicator of `ranks` holds: of each reduction, a window of segments from each peer.
-Bytes staging_bound(const MessageOptions& options, int ranks);
 
 class RunningOperation;
 
@@ -65,9 +63,9 @@ class MessageWorld {
 
   // This rank's member of a group. All ranks of the group ask for it, and two ranks ask for the groups that they share
   // in the same order (if not, an operation finds the other group's words and refuses, or its deadline passes). Moves
-  // no messages.
+  // no messages. staging: message_staging_bytes() of the largest reduction, as GroupOptions say.
   static std::unique_ptr<Communicator> make_communicator(const std::shared_ptr<MessageWorld>& world,
-                                                         const GroupName& name);
+                                                         const GroupName& name, std::span<std::byte> staging = {});
 
   // Of waits that begin later.
   void set_deadline(Seconds deadline);

@@ -1,7 +1,7 @@
 #include "engine/comm/message_world.h"
 
 #include <atomic>
-#include <tuple>
+#include <mutex>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +23,15 @@ std::vector<T> values_of(int rank, std::int64_t count, int salt = 0) {
 
 using Body = std::function<void(int, const std::shared_ptr<MessageWorld>&)>;
 
+// With memory for reductions of any length.
+std::unique_ptr<Communicator> make(const std::shared_ptr<MessageWorld>& world, const GroupName& name) {
+  const auto& options = world->options();
+  return MessageWorld::make_communicator(
+      world, name,
+      test_memory(message_staging_bytes(1 << 20, 8, static_cast<int>(name.ranks.size()), options.segments,
+                                        options.staged_operations)));
+}
+
 std::vector<RankOutcome> run_messages(int ranks, const MessageOptions& options, const Body& body) {
   TestNetwork network(ranks);
   return run_ranks(ranks, [&](int rank) {
@@ -37,9 +46,9 @@ void expect_all_well(const std::vector<RankOutcome>& outcomes) {
 
 // Segments of 128 bytes: all but the smallest buffers take several.
 const MessageOptions kOptions{
-    .deadline = {20}, .segment = {128}, .window = 3, .direct_window = 5, .staged_operations = 2};
+    .deadline = {20}, .segments = {.segment = {128}, .window = 3}, .direct_window = 5, .staged_operations = 2};
 const MessageOptions kImpatient{
-    .deadline = {0.3}, .segment = {128}, .window = 3, .direct_window = 5, .staged_operations = 2};
+    .deadline = {0.3}, .segments = {.segment = {128}, .window = 3}, .direct_window = 5, .staged_operations = 2};
 
 // All collectives with one element type, on buffers that each round fills anew.
 template <class T>
@@ -62,40 +71,101 @@ std::vector<std::vector<T>> results_of(Communicator& c, std::int64_t count, DTyp
   return results;
 }
 
-class MessageCollectives : public testing::TestWithParam<std::tuple<int, std::int64_t>> {
- protected:
-  template <class T>
-  void expect_the_bits_of_threads(DType dtype) {
-    const auto [ranks, count] = GetParam();
-    std::vector<std::vector<std::vector<T>>> expected(static_cast<std::size_t>(ranks));
-    ThreadWorld threads(ranks, Seconds{20});
-    expect_all_well(run_ranks(ranks, [&, ranks = ranks, count = count](int rank) {
-      const auto c = threads.make_communicator(everybody(ranks), rank);
-      expected[static_cast<std::size_t>(rank)] = results_of<T>(*c, count, dtype);
-    }));
-    expect_all_well(run_messages(ranks, kOptions, [&, ranks = ranks, count = count](int rank, const auto& world) {
-      const auto c = MessageWorld::make_communicator(world, everybody(ranks));
-      EXPECT_EQ(c->index(), rank);
-      EXPECT_EQ(c->size(), ranks);
-      EXPECT_EQ(results_of<T>(*c, count, dtype), expected[static_cast<std::size_t>(rank)]);
-      world->close();
-    }));
+template <class T>
+void expect_the_bits_of_threads(int ranks, std::int64_t count, DType dtype) {
+  SCOPED_TRACE(fmt::format("{} {} over {} ranks", count, dtype_name(dtype), ranks));
+  std::vector<std::vector<std::vector<T>>> expected(static_cast<std::size_t>(ranks));
+  ThreadWorld threads(ranks, Seconds{20});
+  expect_all_well(run_ranks(ranks, [&](int rank) {
+    const auto c = threads.make_communicator(everybody(ranks), rank);
+    expected[static_cast<std::size_t>(rank)] = results_of<T>(*c, count, dtype);
+  }));
+  expect_all_well(run_messages(ranks, kOptions, [&](int rank, const auto& world) {
+    const auto c = make(world, everybody(ranks));
+    EXPECT_EQ(c->index(), rank);
+    EXPECT_EQ(c->size(), ranks);
+    EXPECT_EQ(results_of<T>(*c, count, dtype), expected[static_cast<std::size_t>(rank)]);
+    world->close();
+  }));
+}
+
+TEST(MessageCollectives, HaveTheBitsOfThreads) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const std::int64_t count : {0, 1, 5, 33, 3001}) {
+      expect_the_bits_of_threads<float>(ranks, count, DType::kF32);
+      expect_the_bits_of_threads<double>(ranks, count, DType::kF64);
+      expect_the_bits_of_threads<std::int32_t>(ranks, count, DType::kI32);
+      expect_the_bits_of_threads<std::int64_t>(ranks, count, DType::kI64);
+    }
   }
-};
+}
 
-TEST_P(MessageCollectives, F32) { expect_the_bits_of_threads<float>(DType::kF32); }
-TEST_P(MessageCollectives, F64) { expect_the_bits_of_threads<double>(DType::kF64); }
-TEST_P(MessageCollectives, I32) { expect_the_bits_of_threads<std::int32_t>(DType::kI32); }
-TEST_P(MessageCollectives, I64) { expect_the_bits_of_threads<std::int64_t>(DType::kI64); }
+// How far into each part of its memory a communicator has written, where `operations` run at once on buffers of which
+// each byte is 1.
+std::vector<std::int64_t> touched(const MessageOptions& options, int ranks, std::int64_t count, int operations) {
+  const Bytes needed = message_staging_bytes(count, 4, ranks, options.segments, options.staged_operations);
+  const auto parts = static_cast<std::size_t>(options.staged_operations);
+  std::vector<std::int64_t> most(parts);
+  std::mutex mutex;
+  expect_all_well(run_messages(ranks, options, [&](int, const auto& world) {
+    std::vector<std::byte> memory(static_cast<std::size_t>(needed.count) + 64, std::byte{0xA5});
+    const auto c =
+        MessageWorld::make_communicator(world, everybody(ranks), std::span(memory).first(memory.size() - 64));
+    std::vector<std::vector<std::int32_t>> values;
+    std::vector<std::unique_ptr<Request>> requests;
+    for (int i = 0; i < operations; ++i) values.emplace_back(static_cast<std::size_t>(count), 0x01010101);
+    for (auto& one : values) {
+      requests.push_back(c->all_reduce({}, bytes_of(one), count, DType::kI32, Reduction::kSum));
+    }
+    for (const auto& request : requests) request->wait();
+    world->close();
+    for (std::size_t i = memory.size() - 64; i < memory.size(); ++i) EXPECT_EQ(memory[i], std::byte{0xA5});
+    const std::size_t part = static_cast<std::size_t>(needed.count) / parts;
+    const std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < part * parts; ++i) {
+      if (memory[i] == std::byte{0xA5}) continue;
+      const std::size_t number = part == 0 ? 0 : i / part;
+      most[number] = std::max(most[number], static_cast<std::int64_t>(i % part) + 1);
+    }
+  }));
+  return most;
+}
 
-INSTANTIATE_TEST_SUITE_P(Shapes, MessageCollectives,
-                         testing::Combine(testing::Values(1, 2, 3, 5), testing::Values(0, 1, 5, 33, 3001)));
+TEST(MessageStaging, IsWhatTheFormulaSaysToTheByte) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const std::int64_t count : {0, 1, 7, 64, 1000}) {
+      SCOPED_TRACE(fmt::format("{} elements over {} ranks", count, ranks));
+      for (const std::int64_t end : touched(kOptions, ranks, count, 6)) {
+        const Bytes part = message_staging_bytes(count, 4, ranks, kOptions.segments, 1);
+        EXPECT_EQ(allocation_size(Bytes{end}), part);
+      }
+    }
+  }
+}
+
+TEST(MessageStaging, AReductionThatNeedsMoreThanWasGivenIsRefused) {
+  const auto outcomes = run_messages(2, kOptions, [&](int, const auto& world) {
+    const Bytes needed = message_staging_bytes(64, 4, 2, kOptions.segments, kOptions.staged_operations);
+    const auto c = MessageWorld::make_communicator(world, everybody(2), test_memory(needed));
+    const auto none = MessageWorld::make_communicator(world, everybody(2));
+    std::vector<float> values(100);
+    c->all_reduce({}, bytes_of(values), 64, DType::kF32, Reduction::kSum)->wait();
+    none->all_gather({}, bytes_of(values), 100, DType::kF32)->wait();  // stages nothing
+    EXPECT_THROW(none->all_reduce({}, bytes_of(values), 2, DType::kF32, Reduction::kSum), InternalError);
+    c->all_reduce({}, bytes_of(values), 100, DType::kF32, Reduction::kSum)->wait();
+  });
+  for (const RankOutcome& outcome : outcomes) {
+    EXPECT_NE(outcome.message.find("a reduction stages 256 bytes, and the communicator was given 2 x 128"),
+              std::string::npos)
+        << outcome.message;
+  }
+}
 
 TEST(MessageWorld, ManyOperationsRunAtOnce) {
   constexpr int kOperations = 150;  // more than there are slots
   expect_all_well(run_messages(3, kOptions, [&](int rank, const auto& world) {
-    const auto data = MessageWorld::make_communicator(world, everybody(3));
-    const auto tensor = MessageWorld::make_communicator(world, {"tensor", {2, 0, 1}});
+    const auto data = make(world, everybody(3));
+    const auto tensor = make(world, {"tensor", {2, 0, 1}});
     std::vector<std::vector<std::int64_t>> values;
     std::vector<std::unique_ptr<Request>> requests;
     for (int i = 0; i < kOperations; ++i) values.emplace_back(100, rank + i);
@@ -117,7 +187,7 @@ TEST(MessageWorld, ManyOperationsRunAtOnce) {
 
 TEST(MessageWorld, SumsFollowTheOrderOfTheGroup) {
   expect_all_well(run_messages(3, kOptions, [&](int rank, const auto& world) {
-    const auto communicator = MessageWorld::make_communicator(world, {"data", {2, 0, 1}});
+    const auto communicator = make(world, {"data", {2, 0, 1}});
     std::vector<float> values{rank == 2 ? 0x1p25F : 1.0F};
     communicator->all_reduce({}, bytes_of(values), 1, DType::kF32, Reduction::kSum)->wait();
     EXPECT_EQ(values[0], 0x1p25F);  // the large one first: the ones are lost
@@ -126,7 +196,7 @@ TEST(MessageWorld, SumsFollowTheOrderOfTheGroup) {
 
 TEST(MessageWorld, MessagesArriveInOrderAndBothMaySendFirst) {
   expect_all_well(run_messages(2, kOptions, [&](int rank, const auto& world) {
-    const auto c = MessageWorld::make_communicator(world, everybody(2, "pipeline"));
+    const auto c = make(world, everybody(2, "pipeline"));
     constexpr std::int64_t kElements = 77;
     std::vector<std::vector<double>> sent;
     std::vector<std::vector<double>> received(100, std::vector<double>(kElements));
@@ -148,8 +218,8 @@ TEST(MessageWorld, MessagesArriveInOrderAndBothMaySendFirst) {
 
 TEST(MessageWorld, ARankThatWaitsElsewhereServesItsPeers) {
   expect_all_well(run_messages(2, kOptions, [&](int rank, const auto& world) {
-    const auto a = MessageWorld::make_communicator(world, everybody(2, "data"));
-    const auto b = MessageWorld::make_communicator(world, everybody(2, "tensor"));
+    const auto a = make(world, everybody(2, "data"));
+    const auto b = make(world, everybody(2, "tensor"));
     std::vector<float> values(1000, 1.0F);
     const auto request = b->all_reduce({}, bytes_of(values), 1000, DType::kF32, Reduction::kSum);
     if (rank == 1) request->wait();
@@ -161,7 +231,7 @@ TEST(MessageWorld, ARankThatWaitsElsewhereServesItsPeers) {
 
 TEST(MessageDeadline, AMissingRankIsNamedByAllThatWait) {
   const auto outcomes = run_messages(3, kImpatient, [&](int rank, const auto& world) {
-    const auto c = MessageWorld::make_communicator(world, everybody(3));
+    const auto c = make(world, everybody(3));
     std::vector<float> values(5);
     if (rank != 1) c->all_reduce({}, bytes_of(values), 5, DType::kF32, Reduction::kSum)->wait();
   });
@@ -176,7 +246,7 @@ TEST(MessageDeadline, AMissingRankIsNamedByAllThatWait) {
 TEST(MessageDeadline, MayBeChanged) {
   const auto outcomes = run_messages(2, kOptions, [&](int rank, const auto& world) {
     EXPECT_THROW(world->set_deadline(Seconds{0}), InternalError);
-    const auto c = MessageWorld::make_communicator(world, everybody(2));
+    const auto c = make(world, everybody(2));
     c->barrier();
     if (rank == 1) return;
     world->set_deadline(Seconds{0.01});
@@ -187,7 +257,7 @@ TEST(MessageDeadline, MayBeChanged) {
 
 TEST(MessageDeadline, TheWorldIsDeadAfterwardsAndSaysWhy) {
   const auto outcomes = run_messages(2, kImpatient, [&](int rank, const auto& world) {
-    const auto c = MessageWorld::make_communicator(world, everybody(2));
+    const auto c = make(world, everybody(2));
     std::vector<float> values(5);
     if (rank == 0) {
       EXPECT_THROW(c->barrier(), Error);
@@ -197,7 +267,7 @@ TEST(MessageDeadline, TheWorldIsDeadAfterwardsAndSaysWhy) {
     EXPECT_TRUE(world->dead());
     EXPECT_THROW(c->progress(), Error);
     EXPECT_THROW(world->close(), Error);
-    EXPECT_THROW(MessageWorld::make_communicator(world, everybody(2)), Error);
+    EXPECT_THROW(make(world, everybody(2)), Error);
     c->send({}, bytes_of(values), 5, DType::kF32, 1 - rank);
   });
   for (const RankOutcome& outcome : outcomes) {
@@ -211,7 +281,7 @@ TEST(MessageDeadline, TheWorldIsDeadAfterwardsAndSaysWhy) {
 TEST(MessageDeadline, OfMessages) {
   for (const bool sends : {false, true}) {
     const auto outcomes = run_messages(2, kImpatient, [&](int rank, const auto& world) {
-      const auto c = MessageWorld::make_communicator(world, everybody(2, "pipeline"));
+      const auto c = make(world, everybody(2, "pipeline"));
       std::vector<float> values(100);
       if (rank == 0) return;
       const auto request = sends ? c->send({}, bytes_of(values), 100, DType::kF32, 0)
@@ -232,7 +302,7 @@ TEST(MessageDeadline, OfMessages) {
 TEST(MessageDeadline, ARankThatStopsInTheMiddle) {
   std::atomic<bool> given_up = false;
   const auto outcomes = run_messages(2, kImpatient, [&](int rank, const auto& world) {
-    const auto c = MessageWorld::make_communicator(world, everybody(2));
+    const auto c = make(world, everybody(2));
     std::vector<double> values(3000);
     const auto request = c->all_gather({}, bytes_of(values), 3000, DType::kF64);
     if (rank == 0) {
@@ -259,7 +329,7 @@ TEST(MessageDisagreement, NamesBothCalls) {
   const auto expect_refused = [&](const auto& call_0, const auto& call_1, const std::string& text_0,
                                   const std::string& text_1) {
     const auto outcomes = run_messages(2, kOptions, [&](int rank, const auto& world) {
-      const auto c = MessageWorld::make_communicator(world, everybody(2));
+      const auto c = make(world, everybody(2));
       std::vector<double> values(6);
       const auto request = rank == 0 ? call_0(*c, bytes_of(values)) : call_1(*c, bytes_of(values));
       request->wait();
@@ -286,7 +356,7 @@ TEST(MessageDisagreement, NamesBothCalls) {
 
 TEST(MessageDisagreement, GroupsMadeInDifferentOrders) {
   const auto outcomes = run_messages(2, kOptions, [&](int rank, const auto& world) {
-    const auto first = MessageWorld::make_communicator(world, everybody(2, rank == 0 ? "data" : "tensor"));
+    const auto first = make(world, everybody(2, rank == 0 ? "data" : "tensor"));
     first->barrier();
   });
   for (const RankOutcome& outcome : outcomes) {
@@ -297,7 +367,7 @@ TEST(MessageDisagreement, GroupsMadeInDifferentOrders) {
 
 TEST(MessageWorld, ALostRankEndsTheWaitOfTheOthers) {
   const auto outcomes = run_messages(3, kOptions, [&](int rank, const auto& world) {
-    const auto c = MessageWorld::make_communicator(world, everybody(3));
+    const auto c = make(world, everybody(3));
     if (rank == 2) {
       world->report_lost("NaN in the loss");
       world->report_lost("a second report changes nothing");
@@ -319,7 +389,7 @@ TEST(MessageWorld, AFailingTransportIsNamed) {
       const auto transport = std::make_shared<TestTransport>(network, rank);
       if (rank == 0) transport->sends_left = sends;
       const auto world = std::make_shared<MessageWorld>(transport, posix_env(), kImpatient);
-      const auto c = MessageWorld::make_communicator(world, everybody(2));
+      const auto c = make(world, everybody(2));
       std::vector<double> values(200);
       c->all_reduce({}, bytes_of(values), 200, DType::kF64, Reduction::kSum)->wait();
     });
@@ -333,8 +403,8 @@ TEST(MessageWorld, NamesAreChecked) {
   TestNetwork network(2);
   const auto transport = std::make_shared<TestTransport>(network, 0, 500);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.deadline = {0}}), InternalError);
-  EXPECT_THROW(MessageWorld(transport, posix_env(), {.segment = {12}}), InternalError);
-  EXPECT_THROW(MessageWorld(transport, posix_env(), {.window = 0}), InternalError);
+  EXPECT_THROW(MessageWorld(transport, posix_env(), {.segments = {.segment = {12}}}), InternalError);
+  EXPECT_THROW(MessageWorld(transport, posix_env(), {.segments = {.window = 0}}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.direct_window = 0}), InternalError);
   EXPECT_THROW(MessageWorld(transport, posix_env(), {.staged_operations = 0}), InternalError);
   const auto world = std::make_shared<MessageWorld>(transport, posix_env(), kImpatient);
@@ -355,7 +425,6 @@ TEST(MessageWorld, NamesAreChecked) {
   const auto beyond = make({0, 1});  // the second: its tags begin at 257
   const auto far_beyond = make({0, 1});
   EXPECT_THROW(far_beyond->send({}, data, 1, DType::kF32, 1), InternalError);
-  EXPECT_EQ(staging_bound({.segment = {1024}, .window = 4, .staged_operations = 2}, 4).count, 3 * 4 * 2 * 1024);
 }
 
 }  // namespace

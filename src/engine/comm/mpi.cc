@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <list>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -56,6 +59,22 @@ auto named(std::string_view call) {
   return [call] { return std::string(call); };
 }
 
+MPI_Datatype type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return MPI_FLOAT;
+    case DType::kF64:
+      return MPI_DOUBLE;
+    case DType::kI32:
+      return MPI_INT32_T;
+    case DType::kI64:
+      return MPI_INT64_T;
+    default:
+      TRIREME_CHECK_EQ(dtype_size(dtype), 2);
+      return MPI_UINT16_T;  // only copied
+  }
+}
+
 class Mpi : public MpiLibrary {
  public:
   explicit Mpi(const std::function<void(int& to, std::int64_t& bytes)>& before_send) : before_send_(before_send) {
@@ -68,7 +87,8 @@ class Mpi : public MpiLibrary {
     int is_set = 0;
     check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&limit), &is_set),
           named("MPI_Comm_get_attr"));
-    if (is_set != 0) tag_limit_ = *limit;
+    // Open MPI makes groups by messages of the tag that it is given, so the last one is theirs.
+    if (is_set != 0) tag_limit_ = *limit - 1;
   }
 
   int rank() const override { return rank_; }
@@ -114,6 +134,7 @@ class Mpi : public MpiLibrary {
                                                               text_of(pending), bytes, pending.expected));
       }
     }
+    if (pending.shares) shares_.erase(*pending.shares);
     free_.push_back(ticket);
     return true;
   }
@@ -137,19 +158,88 @@ class Mpi : public MpiLibrary {
     }
   }
 
+  Group make_group(std::span<const int> ranks) override {
+    MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    check(MPI_Comm_group(MPI_COMM_WORLD, &world), named("MPI_Comm_group"));
+    check(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &members), named("MPI_Group_incl"));
+    MPI_Comm made = MPI_COMM_NULL;
+    check(MPI_Comm_create_group(MPI_COMM_WORLD, members, tag_limit_ + 1, &made), named("MPI_Comm_create_group"));
+    check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), named("MPI_Comm_set_errhandler"));
+    check(MPI_Group_free(&members), named("MPI_Group_free"));
+    check(MPI_Group_free(&world), named("MPI_Group_free"));
+    groups_.push_back(made);
+    return static_cast<Group>(groups_.size() - 1);
+  }
+
+  Ticket all_reduce(Group group, std::byte* data, std::int64_t count, DType dtype, Reduction reduction) override {
+    return collective("MPI_Iallreduce", count, [&](int elements, MPI_Request* request) {
+      return MPI_Iallreduce(MPI_IN_PLACE, data, elements, type_of(dtype),
+                            reduction == Reduction::kSum ? MPI_SUM : MPI_MAX, at_group(group), request);
+    });
+  }
+
+  Ticket reduce(Group group, int root, std::byte* data, std::int64_t count, DType dtype) override {
+    return collective("MPI_Ireduce", count, [&](int elements, MPI_Request* request) {
+      int index = 0;
+      check(MPI_Comm_rank(at_group(group), &index), named("MPI_Comm_rank"));
+      const void* const from = index == root ? MPI_IN_PLACE : data;
+      return MPI_Ireduce(from, index == root ? data : nullptr, elements, type_of(dtype), MPI_SUM, root, at_group(group),
+                         request);
+    });
+  }
+
+  Ticket all_gather(Group group, std::byte* data, std::int64_t count, DType dtype) override {
+    int size = 0;
+    check(MPI_Comm_size(at_group(group), &size), named("MPI_Comm_size"));
+    // MPI may read them until the end.
+    Shares& shares = shares_.emplace_back();
+    for (int member = 0; member < size; ++member) {
+      const Share share = share_of(count, member, size);
+      shares.counts.push_back(static_cast<int>(share.end - share.begin));
+      shares.begins.push_back(static_cast<int>(share.begin));
+    }
+    const Ticket ticket = collective("MPI_Iallgatherv", count, [&](int, MPI_Request* request) {
+      return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, shares.counts.data(), shares.begins.data(),
+                             type_of(dtype), at_group(group), request);
+    });
+    at(ticket).shares = std::prev(shares_.end());
+    return ticket;
+  }
+
   void end() override {
     ended_ = true;
+    for (MPI_Comm& group : groups_) check(MPI_Comm_free(&group), named("MPI_Comm_free"));
     check(MPI_Finalize(), named("MPI_Finalize"));
   }
 
  private:
+  // Of the members of a group, in elements.
+  struct Shares {
+    std::vector<int> counts;
+    std::vector<int> begins;
+  };
   struct Pending {
     int peer = 0;
     std::int64_t expected = -1;  // bytes of a receive
     MPI_Request request = MPI_REQUEST_NULL;
+    const char* collective = nullptr;  // its MPI name
+    std::optional<std::list<Shares>::iterator> shares = std::nullopt;
   };
 
+  // start(count, request) calls MPI.
+  template <class Start>
+  Ticket collective(const char* name, std::int64_t count, const Start& start) {
+    TRIREME_CHECK(count >= 0 && count <= kMaxCount, "{} of {} elements", name, count);
+    int nobody = -1;
+    if (before_send_) before_send_(nobody, count);
+    const Ticket ticket = new_ticket({.collective = name});
+    check(start(static_cast<int>(count), &at(ticket).request), named(name));
+    return ticket;
+  }
+  MPI_Comm at_group(Group group) const { return groups_[static_cast<std::size_t>(group)]; }
+
   static std::string text_of(const Pending& pending) {
+    if (pending.collective != nullptr) return pending.collective;
     return pending.expected < 0 ? "a send " + peer_text("to", pending.peer)
                                 : "a receive " + peer_text("from", pending.peer);
   }
@@ -170,10 +260,12 @@ class Mpi : public MpiLibrary {
   std::function<void(int& to, std::int64_t& bytes)> before_send_;
   int rank_ = 0;
   int size_ = 1;
-  int tag_limit_ = 32767;  // what the standard promises
+  int tag_limit_ = 32766;  // the standard promises one more
   bool ended_ = false;
   std::vector<Pending> pending_;  // by ticket
   std::vector<Ticket> free_;
+  std::vector<MPI_Comm> groups_;
+  std::list<Shares> shares_;  // of gathers under way
 };
 
 }  // namespace

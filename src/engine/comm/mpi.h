@@ -3,8 +3,9 @@
 // Ranks as processes that MPI connects: a MessageWorld (message_world.h, which holds the contracts) over MPI.
 //
 // MPI only carries messages (MPI_Isend, MPI_Irecv, MPI_Test): the collectives are ours, so their bits are those of
-// threads. Its errors are returned, never fatal by its own hand, and become Error, naming call, peer, operation and
-// group. The two calls that no deadline of ours reaches, its start and its end, are watched from another thread.
+// threads; the library's own are an option (mpi_library_collectives.h). Its errors are returned, never fatal by its own
+// hand, and become Error, naming call, peer, operation and group. The two calls that no deadline of ours reaches, its
+// start and its end, are watched from another thread.
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,7 @@ struct MpiOptions {
   // Ends the process, on another thread, with this code and message; does not return. Called when MPI does not come
   // back from its start or end. Required.
   std::function<void(ExitCode, const std::string&)> end_process;
-  // For tests: changes what MPI_Isend is given.
+  // For tests: changes what MPI_Isend is given, or the count of a collective of the library (`to` is -1 then).
   std::function<void(int& to, std::int64_t& bytes)> before_send;
 };
 
@@ -51,8 +52,9 @@ class MpiWorld {
   // "4 ranks started by mpirun (Open MPI v4.1.4)"
   std::string text() const;
 
-  // As MessageWorld::make_communicator(). Communicators may outlive the world; they refuse all calls then.
-  std::unique_ptr<Communicator> make_communicator(const GroupName& name);
+  // As MessageWorld::make_communicator(). Communicators may outlive the world; they refuse all calls then. With
+  // library_sums it waits for all ranks of the group inside of MPI, watched for the deadline.
+  std::unique_ptr<Communicator> make_communicator(const GroupName& name, const GroupOptions& options = {});
   // Of waits that begin later, the end of MPI among them.
   void set_deadline(Seconds deadline);
   // This rank has failed: the others end with kRankLost and the reason. Throws nothing.

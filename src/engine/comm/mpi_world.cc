@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/comm/mpi.h"
 #include "engine/comm/mpi_library.h"
+#include "engine/comm/mpi_library_collectives.h"
 
 namespace trireme::comm {
 namespace {
@@ -83,8 +84,13 @@ std::string MpiWorld::text() const {
   return fmt::format("{} started by {} ({})", ranks, launcher, library_->version());
 }
 
-std::unique_ptr<Communicator> MpiWorld::make_communicator(const GroupName& name) {
-  return MessageWorld::make_communicator(world_, name);
+std::unique_ptr<Communicator> MpiWorld::make_communicator(const GroupName& name, const GroupOptions& options) {
+  std::unique_ptr<Communicator> communicator = MessageWorld::make_communicator(world_, name, options.staging);
+  if (!options.library_sums || communicator->size() == 1) return communicator;
+  MpiLibrary::Group group = 0;
+  watched(options_, world_->options().deadline, "making a group over " + name.axis,
+          [&] { group = library_->make_group(name.ranks); });
+  return make_library_communicator(std::move(communicator), world_, library_, group);
 }
 
 void MpiWorld::set_deadline(Seconds deadline) { world_->set_deadline(deadline); }

@@ -1,8 +1,9 @@
 #include "engine/comm/segments.h"
 
-#include <tuple>
+#include <functional>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -34,51 +35,61 @@ Buffers worked_on(const Call& call, Buffers buffers) {
   return buffers;
 }
 
-class Segments : public testing::TestWithParam<std::tuple<int, std::int64_t>> {
- protected:
-  int ranks() const { return std::get<0>(GetParam()); }
-  std::int64_t count() const { return std::get<1>(GetParam()); }
-  Call call(Operation operation) const { return {.operation = operation, .count = count(), .dtype = DType::kF64}; }
+struct Shape {
+  int ranks;
+  std::int64_t count;
+  Buffers before;
 
-  const Buffers before = buffers_of(ranks(), count());
+  Call call(Operation operation) const { return {.operation = operation, .count = count, .dtype = DType::kF64}; }
 };
 
-TEST_P(Segments, Reductions) {
-  std::vector<const std::byte*> sources;
-  for (const auto& buffer : before) sources.push_back(reinterpret_cast<const std::byte*>(buffer.data()));
-  for (const Reduction reduction : {Reduction::kSum, Reduction::kMax}) {
-    std::vector<double> expected(before[0]);
-    reduce_in_order(DType::kF64, reduction, sources, bytes_of(expected), {0, count()});
-    Call all_reduce = call(Operation::kAllReduce);
-    all_reduce.reduction = reduction;
-    EXPECT_EQ(worked_on(all_reduce, before), Buffers(before.size(), expected));
-  }
-  Buffers scattered = before;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    reduce_in_order(DType::kF64, Reduction::kSum, sources, bytes_of(scattered[static_cast<std::size_t>(rank)]),
-                    share_of(count(), rank, ranks()));
-  }
-  EXPECT_EQ(worked_on(call(Operation::kReduceScatter), before), scattered);
-}
-
-TEST_P(Segments, Copies) {
-  std::vector<double> gathered;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    const Share share = share_of(count(), rank, ranks());
-    const auto& values = before[static_cast<std::size_t>(rank)];
-    gathered.insert(gathered.end(), values.begin() + share.begin, values.begin() + share.end);
-  }
-  EXPECT_EQ(worked_on(call(Operation::kAllGather), before), Buffers(before.size(), gathered));
-  Call broadcast = call(Operation::kBroadcast);
-  broadcast.root = ranks() - 1;
-  EXPECT_EQ(worked_on(broadcast, before), Buffers(before.size(), before.back()));
-  for (const Operation operation : {Operation::kSend, Operation::kReceive}) {
-    EXPECT_EQ(worked_on(call(operation), {before[0], before.back()}), (Buffers{before[0], before[0]}));
+void for_all_shapes(const std::function<void(const Shape&)>& check) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const std::int64_t count : {0, 1, 4, 8192, 8193, 70'001}) {
+      SCOPED_TRACE(fmt::format("{} elements over {} ranks", count, ranks));
+      check({ranks, count, buffers_of(ranks, count)});
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Segments,
-                         testing::Combine(testing::Values(1, 2, 3, 5), testing::Values(0, 1, 4, 8192, 8193, 70'001)));
+TEST(Segments, Reductions) {
+  for_all_shapes([](const Shape& shape) {
+    std::vector<const std::byte*> sources;
+    for (const auto& buffer : shape.before) sources.push_back(reinterpret_cast<const std::byte*>(buffer.data()));
+    for (const Reduction reduction : {Reduction::kSum, Reduction::kMax}) {
+      std::vector<double> expected(shape.before[0]);
+      reduce_in_order(DType::kF64, reduction, sources, bytes_of(expected), {0, shape.count});
+      Call all_reduce = shape.call(Operation::kAllReduce);
+      all_reduce.reduction = reduction;
+      EXPECT_EQ(worked_on(all_reduce, shape.before), Buffers(shape.before.size(), expected));
+    }
+    Buffers scattered = shape.before;
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      reduce_in_order(DType::kF64, Reduction::kSum, sources, bytes_of(scattered[static_cast<std::size_t>(rank)]),
+                      share_of(shape.count, rank, shape.ranks));
+    }
+    EXPECT_EQ(worked_on(shape.call(Operation::kReduceScatter), shape.before), scattered);
+  });
+}
+
+TEST(Segments, Copies) {
+  for_all_shapes([](const Shape& shape) {
+    std::vector<double> gathered;
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const Share share = share_of(shape.count, rank, shape.ranks);
+      const auto& values = shape.before[static_cast<std::size_t>(rank)];
+      gathered.insert(gathered.end(), values.begin() + share.begin, values.begin() + share.end);
+    }
+    EXPECT_EQ(worked_on(shape.call(Operation::kAllGather), shape.before), Buffers(shape.before.size(), gathered));
+    Call broadcast = shape.call(Operation::kBroadcast);
+    broadcast.root = shape.ranks - 1;
+    EXPECT_EQ(worked_on(broadcast, shape.before), Buffers(shape.before.size(), shape.before.back()));
+    for (const Operation operation : {Operation::kSend, Operation::kReceive}) {
+      EXPECT_EQ(worked_on(shape.call(operation), {shape.before[0], shape.before.back()}),
+                (Buffers{shape.before[0], shape.before[0]}));
+    }
+  });
+}
 
 TEST(SegmentsOf, AreShortEnough) {
   constexpr std::int64_t kElements = kSegmentBytes / 4;

@@ -2,9 +2,11 @@
 
 // What tests of communicators share: one function on a thread for each rank, groups, data.
 
+#include <deque>
 #include <exception>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,6 +47,12 @@ inline GroupName everybody(int ranks, const std::string& axis = "data") {
   GroupName name{axis, std::vector<int>(static_cast<std::size_t>(ranks))};
   std::iota(name.ranks.begin(), name.ranks.end(), 0);
   return name;
+}
+
+// Memory that lives as long as the calling thread.
+inline std::span<std::byte> test_memory(Bytes bytes) {
+  thread_local std::deque<std::vector<std::byte>> kept;
+  return kept.emplace_back(static_cast<std::size_t>(bytes.count));
 }
 
 template <class T>

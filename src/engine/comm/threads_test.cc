@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <tuple>
+#include <functional>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -37,99 +38,114 @@ void expect_all_well(const std::vector<RankOutcome>& outcomes) {
   for (const RankOutcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.message;
 }
 
-// Ranks, and elements: none, one, odd, fewer than ranks, many.
-class ThreadCollectives : public testing::TestWithParam<std::tuple<int, std::int64_t>> {
- protected:
-  int ranks() const { return std::get<0>(GetParam()); }
-  std::int64_t count() const { return std::get<1>(GetParam()); }
+struct Shape {
+  int ranks;
+  std::int64_t count;
 
-  void run(const std::function<void(int, Communicator&)>& body) {
-    ThreadWorld world(ranks(), kDeadline);
-    expect_all_well(run_ranks(ranks(), [&](int rank) {
-      const auto communicator = world.make_communicator(everybody(ranks()), rank);
+  void run(const std::function<void(int, Communicator&)>& body) const {
+    ThreadWorld world(ranks, kDeadline);
+    expect_all_well(run_ranks(ranks, [&](int rank) {
+      const auto communicator = world.make_communicator(everybody(ranks), rank);
       EXPECT_EQ(communicator->index(), rank);
-      EXPECT_EQ(communicator->size(), ranks());
+      EXPECT_EQ(communicator->size(), ranks);
       body(rank, *communicator);
     }));
   }
 
   template <class T>
-  void check_all_reduce(DType dtype) {
-    const std::vector<T> expected = sum_in_order<T>(ranks(), count());
+  void check_all_reduce(DType dtype) const {
+    const std::vector<T> expected = sum_in_order<T>(ranks, count);
     run([&](int rank, Communicator& communicator) {
       for (int round = 0; round < 3; ++round) {
-        std::vector<T> values = values_of<T>(rank, count());
-        communicator.all_reduce({}, bytes_of(values), count(), dtype, Reduction::kSum)->wait();
+        std::vector<T> values = values_of<T>(rank, count);
+        communicator.all_reduce({}, bytes_of(values), count, dtype, Reduction::kSum)->wait();
         EXPECT_EQ(values, expected);
       }
     });
   }
 };
 
-TEST_P(ThreadCollectives, AllReduceSumsInAscendingOrder) {
-  check_all_reduce<float>(DType::kF32);
-  check_all_reduce<double>(DType::kF64);
-  check_all_reduce<std::int32_t>(DType::kI32);
-  check_all_reduce<std::int64_t>(DType::kI64);
-}
-
-TEST_P(ThreadCollectives, AllReduceMaximum) {
-  std::vector<float> expected = values_of<float>(0, count());
-  for (int rank = 1; rank < ranks(); ++rank) {
-    const std::vector<float> other = values_of<float>(rank, count());
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(expected[i], other[i]);
+// Elements: none, one, odd, fewer than ranks, many, several segments.
+void for_all_shapes(const std::function<void(const Shape&)>& check) {
+  const auto traced = [&](int ranks, std::int64_t count) {
+    SCOPED_TRACE(fmt::format("{} elements over {} ranks", count, ranks));
+    check({ranks, count});
+  };
+  for (const int ranks : {1, 2, 3, 4, 5, 7, 8}) {
+    for (const std::int64_t count : {0, 1, 5, 3001}) traced(ranks, count);
   }
-  run([&](int rank, Communicator& communicator) {
-    std::vector<float> values = values_of<float>(rank, count());
-    communicator.all_reduce({}, bytes_of(values), count(), DType::kF32, Reduction::kMax)->wait();
-    EXPECT_EQ(values, expected);
+  for (const int ranks : {2, 3, 8}) traced(ranks, 100'003);
+}
+
+TEST(ThreadCollectives, AllReduceSumsInAscendingOrder) {
+  for_all_shapes([](const Shape& shape) {
+    shape.check_all_reduce<float>(DType::kF32);
+    shape.check_all_reduce<double>(DType::kF64);
+    shape.check_all_reduce<std::int32_t>(DType::kI32);
+    shape.check_all_reduce<std::int64_t>(DType::kI64);
   });
 }
 
-TEST_P(ThreadCollectives, ReduceScatterGivesEachItsShare) {
-  const std::vector<float> expected = sum_in_order<float>(ranks(), count());
-  run([&](int rank, Communicator& communicator) {
-    std::vector<float> values = values_of<float>(rank, count());
-    const std::vector<float> before = values;
-    communicator.reduce_scatter({}, bytes_of(values), count(), DType::kF32)->wait();
-    const Share share = share_of(count(), rank, ranks());
-    for (std::int64_t i = 0; i < count(); ++i) {
-      const auto e = static_cast<std::size_t>(i);
-      EXPECT_EQ(values[e], i >= share.begin && i < share.end ? expected[e] : before[e]);
+TEST(ThreadCollectives, AllReduceMaximum) {
+  for_all_shapes([](const Shape& shape) {
+    std::vector<float> expected = values_of<float>(0, shape.count);
+    for (int rank = 1; rank < shape.ranks; ++rank) {
+      const std::vector<float> other = values_of<float>(rank, shape.count);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(expected[i], other[i]);
     }
+    shape.run([&](int rank, Communicator& communicator) {
+      std::vector<float> values = values_of<float>(rank, shape.count);
+      communicator.all_reduce({}, bytes_of(values), shape.count, DType::kF32, Reduction::kMax)->wait();
+      EXPECT_EQ(values, expected);
+    });
   });
 }
 
-TEST_P(ThreadCollectives, AllGatherCollectsTheShares) {
-  std::vector<double> expected;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    const Share share = share_of(count(), rank, ranks());
-    const std::vector<double> values = values_of<double>(rank, count());
-    expected.insert(expected.end(), values.begin() + share.begin, values.begin() + share.end);
-  }
-  run([&](int rank, Communicator& communicator) {
-    std::vector<double> values = values_of<double>(rank, count());
-    communicator.all_gather({}, bytes_of(values), count(), DType::kF64)->wait();
-    EXPECT_EQ(values, expected);
+TEST(ThreadCollectives, ReduceScatterGivesEachItsShare) {
+  for_all_shapes([](const Shape& shape) {
+    const std::vector<float> expected = sum_in_order<float>(shape.ranks, shape.count);
+    shape.run([&](int rank, Communicator& communicator) {
+      std::vector<float> values = values_of<float>(rank, shape.count);
+      const std::vector<float> before = values;
+      communicator.reduce_scatter({}, bytes_of(values), shape.count, DType::kF32)->wait();
+      const Share share = share_of(shape.count, rank, shape.ranks);
+      for (std::int64_t i = 0; i < shape.count; ++i) {
+        const auto e = static_cast<std::size_t>(i);
+        EXPECT_EQ(values[e], i >= share.begin && i < share.end ? expected[e] : before[e]);
+      }
+    });
   });
 }
 
-TEST_P(ThreadCollectives, BroadcastFromEachRank) {
-  run([&](int rank, Communicator& communicator) {
-    for (int root = 0; root < ranks(); ++root) {
-      std::vector<std::int32_t> values = values_of<std::int32_t>(rank, count());
-      communicator.broadcast({}, bytes_of(values), count(), DType::kBF16, root)->wait();  // half of the bytes
-      const std::vector<std::int32_t> source = values_of<std::int32_t>(root, count());
-      EXPECT_EQ(std::vector(values.begin(), values.begin() + count() / 2),
-                std::vector(source.begin(), source.begin() + count() / 2));
+TEST(ThreadCollectives, AllGatherCollectsTheShares) {
+  for_all_shapes([](const Shape& shape) {
+    std::vector<double> expected;
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      const Share share = share_of(shape.count, rank, shape.ranks);
+      const std::vector<double> values = values_of<double>(rank, shape.count);
+      expected.insert(expected.end(), values.begin() + share.begin, values.begin() + share.end);
     }
+    shape.run([&](int rank, Communicator& communicator) {
+      std::vector<double> values = values_of<double>(rank, shape.count);
+      communicator.all_gather({}, bytes_of(values), shape.count, DType::kF64)->wait();
+      EXPECT_EQ(values, expected);
+    });
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ThreadCollectives,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 7, 8), testing::Values(0, 1, 5, 3001)));
-INSTANTIATE_TEST_SUITE_P(Segments, ThreadCollectives,
-                         testing::Combine(testing::Values(2, 3, 8), testing::Values(100'003)));
+TEST(ThreadCollectives, BroadcastFromEachRank) {
+  for_all_shapes([](const Shape& shape) {
+    shape.run([&](int rank, Communicator& communicator) {
+      for (int root = 0; root < shape.ranks; ++root) {
+        std::vector<std::int32_t> values = values_of<std::int32_t>(rank, shape.count);
+        communicator.broadcast({}, bytes_of(values), shape.count, DType::kBF16, root)->wait();  // half of the bytes
+        const std::vector<std::int32_t> source = values_of<std::int32_t>(root, shape.count);
+        EXPECT_EQ(std::vector(values.begin(), values.begin() + shape.count / 2),
+                  std::vector(source.begin(), source.begin() + shape.count / 2));
+      }
+    });
+  });
+}
 
 TEST(ThreadCommunicator, GroupsOfOneWorldAreIndependent) {
   // Four ranks as 2 x 2: rank r is in a tensor group {r / 2 * 2, + 1} and a data group {r % 2, + 2}.

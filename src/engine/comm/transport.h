@@ -35,7 +35,7 @@ class Transport {
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual int tag_limit() const = 0;  // tags are 0 to this, at least 32767
+  virtual int tag_limit() const = 0;  // tags are 0 to this, at least 32766
 
   // Start a message of at most kMaxMessage bytes. Data stay in place until test() has answered true; what comes must
   // be as long as `data` (TransportError).

@@ -1,7 +1,7 @@
 #pragma once
 
 // Everything that one rank of a run owns, in the order of its dependence: device, arena (held to the prediction),
-// communicators, context, executor.
+// communicators and the memory that they stage sums in, context, executor.
 
 #include <memory>
 
@@ -36,6 +36,8 @@ class Rank {
   Ledger predicted_;
   std::unique_ptr<kernels::Device> device_;
   kernels::Arena arena_;
+  plan::RankStaging staging_sizes_;
+  kernels::Buffer staging_;
   CommunicationRecords records_;
   RankCommunicators communicators_;
   nn::RankContext context_;

@@ -6,8 +6,8 @@
 
 #include "engine/comm/counting.h"
 #include "engine/comm/timing.h"
-#include "model/config.h"
-#include "plan/layout.h"
+#include "engine/parallel/run_plan.h"
+#include "plan/staging.h"
 #include "telemetry/flight_recorder.h"
 #include "telemetry/timeline.h"
 
@@ -29,8 +29,10 @@ struct CommunicationRecords {
   telemetry::FlightRecorder last_operations{256};
 };
 
-// Groups of one wherever a degree is 1; the others from `factory`. `records` outlive them.
-RankCommunicators make_communicators(const comm::CommunicatorFactory& factory, const model::Config& config,
-                                     const plan::Layout& layout, int rank, CommunicationRecords& records);
+// Groups of one wherever a degree is 1; the others from `factory`, the data axis's with the layout's algorithm.
+// staging: memory of sizes.sum(), which is cut among them. It and `records` outlive them.
+RankCommunicators make_communicators(const comm::CommunicatorFactory& factory, const RunPlan& plan,
+                                     const plan::RankStaging& sizes, std::span<std::byte> staging,
+                                     CommunicationRecords& records);
 
 }  // namespace trireme::parallel

@@ -62,6 +62,8 @@ RankState::RankState(nn::RankContext& context, const RunPlan& run) : context_(co
 
 Buffer& RankState::slot(StaticKind kind, int shard_unit) {
   switch (kind) {
+    case StaticKind::kStaging:
+      break;
     case StaticKind::kWeights:
       return units_[static_cast<std::size_t>(shard_unit)].weights;
     case StaticKind::kGradients:
@@ -95,6 +97,7 @@ Buffer& RankState::slot(StaticKind kind, int shard_unit) {
 void RankState::allocate() {
   for (const plan::StaticBuffer& wanted :
        plan::static_buffers(run_.table, run_.layout, run_.batch, run_.inputs, run_.rank)) {
+    if (wanted.kind == StaticKind::kStaging) continue;  // the communicators', which are there already
     TRIREME_CHECK(wanted.kind != StaticKind::kMasterWeights || wanted.bytes.count == 0, "master weights in a {} run",
                   dtype_name(run_.inputs.compute));
     Buffer& buffer = slot(wanted.kind, wanted.shard_unit);

@@ -14,7 +14,7 @@ std::unique_ptr<comm::Communicator> all_ranks(int rank, int ranks, const comm::C
   if (ranks == 1) return comm::make_self_communicator(kAxis, rank);
   comm::GroupName name{kAxis, std::vector<int>(static_cast<std::size_t>(ranks))};
   std::iota(name.ranks.begin(), name.ranks.end(), 0);
-  return factory(name);
+  return factory(name, {});  // it reduces nothing
 }
 
 // Texts travel in 4-byte words: the length in bytes, then the bytes, padded with zeros.

@@ -11,8 +11,11 @@ class MpiRunWorld : public RunWorld {
   int ranks() const override { return world_.size(); }
   std::vector<int> own_ranks() const override { return {world_.rank()}; }
   std::string text() const override { return world_.text(); }
+  plan::Backend backend() const override { return plan::Backend::kMessages; }
   comm::CommunicatorFactory factory(int) override {
-    return [this](const comm::GroupName& name) { return world_.make_communicator(name); };
+    return [this](const comm::GroupName& name, const comm::GroupOptions& options) {
+      return world_.make_communicator(name, options);
+    };
   }
   void set_deadline(Seconds deadline) override { world_.set_deadline(deadline); }
   void report_lost(int, const std::string& reason) override { world_.report_lost(reason); }

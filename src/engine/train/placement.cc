@@ -40,6 +40,17 @@ Status check_placement(const plan::Layout& layout, const std::vector<std::string
   return ok_status();
 }
 
+std::vector<int> host_numbers(const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  std::vector<int> numbers;
+  for (const std::string& host : hosts) {
+    const auto known = std::find(names.begin(), names.end(), host);
+    numbers.push_back(static_cast<int>(known - names.begin()));
+    if (known == names.end()) names.push_back(host);
+  }
+  return numbers;
+}
+
 std::string describe_hosts(const std::vector<std::string>& hosts) {
   std::vector<std::string> names;
   for (const std::string& host : hosts) {

@@ -14,6 +14,9 @@ namespace trireme::train {
 // has said that a slow link is meant. hosts: by rank. Names the axis, the ranks and the link.
 Status check_placement(const plan::Layout& layout, const std::vector<std::string>& hosts, bool allow_slow_tp);
 
+// Numbers of the hosts, by rank: 0 for the first one named, 1 for the next.
+std::vector<int> host_numbers(const std::vector<std::string>& hosts);
+
 // "host-a: ranks 0-3; host-b: ranks 4-7": for people.
 std::string describe_hosts(const std::vector<std::string>& hosts);
 

@@ -21,6 +21,10 @@ TEST(Placement, TensorParallelismStaysOnAHost) {
   EXPECT_FALSE(check_placement({.tp = 2, .dp = 2}, {"a", "b", "a", "b"}, false).ok());
 }
 
+TEST(Placement, HostsAreNumberedAsTheyCome) {
+  EXPECT_EQ(host_numbers({"b", "a", "b", "c"}), (std::vector<int>{0, 1, 0, 2}));
+}
+
 TEST(Placement, HostsAreListedWithTheirRanks) {
   EXPECT_EQ(describe_hosts(kTwoHosts), "a: ranks 0-1; b: ranks 2-3");
   EXPECT_EQ(describe_hosts({"a", "b", "a", "a", "b"}), "a: ranks 0, 2-3; b: ranks 1, 4");

@@ -12,7 +12,7 @@ std::string first_traffic_difference(const plan::TrafficTable& predicted,
   for (const comm::TrafficCount& count : counted) {
     const auto same = [&](const auto& entry) {
       return plan::axis_name(entry.first.first) == count.axis &&
-             plan::collective_name(entry.first.second) == count.collective;
+             collective_name(entry.first.second) == count.collective;
     };
     const auto found = std::find_if(rest.begin(), rest.end(), same);
     const plan::Traffic expected = found == rest.end() ? plan::Traffic{} : found->second;
@@ -24,7 +24,7 @@ std::string first_traffic_difference(const plan::TrafficTable& predicted,
   }
   if (rest.empty()) return "";
   const auto& [key, traffic] = *rest.begin();
-  return fmt::format("{} over {}: {} calls, {} bytes predicted; none counted", plan::collective_name(key.second),
+  return fmt::format("{} over {}: {} calls, {} bytes predicted; none counted", collective_name(key.second),
                      plan::axis_name(key.first), traffic.calls, traffic.sent.count);
 }
 

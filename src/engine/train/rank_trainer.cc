@@ -40,18 +40,21 @@ class StepSpans {
 
 RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
                          const comm::CommunicatorFactory& factory, const data::Sampler& tokens,
-                         const data::Sampler* validation, const RankHooks& hooks)
+                         const data::Sampler* validation, const RankHooks& hooks, std::vector<int> host_of)
     : run_(run), tokens_(tokens), validation_(validation), dp_index_(plan::coordinates_of(run.config.layout, rank).dp) {
   parallel::RunPlan plan = rank == 0 ? run.plan
                                      : parallel::make_run_plan(run.plan.table.config, run.config.layout,
                                                                run.config.batch, run.plan.inputs, rank);
+  plan.inputs.host_of = std::move(host_of);
   if (hooks.plan) hooks.plan(plan);
   if (hooks.sample) {
     sample_hook_ = [hook = hooks.sample, rank](std::int64_t sample) { return hook(rank, sample); };
   }
   comm::CommunicatorFactory made = factory;
   if (hooks.communicator) {
-    made = [&](const comm::GroupName& name) { return hooks.communicator(rank, factory(name)); };
+    made = [&](const comm::GroupName& name, const comm::GroupOptions& group_options) {
+      return hooks.communicator(rank, factory(name, group_options));
+    };
   }
   const parallel::RankOptions options{.seed = run.config.seed,
                                       .timeline_spans = run.config.trace.empty() ? 0 : kTimelineSpans};

@@ -12,10 +12,10 @@ namespace trireme::train {
 class RankTrainer {
  public:
   // `tokens` and `validation` (may be null) are shared by all ranks of the process and outlive it. `factory`: may be
-  // null in a run of one rank.
+  // null in a run of one rank. host_of: the number of each rank's host; empty: one for all.
   RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
               const comm::CommunicatorFactory& factory, const data::Sampler& tokens, const data::Sampler* validation,
-              const RankHooks& hooks = {});
+              const RankHooks& hooks = {}, std::vector<int> host_of = {});
 
   parallel::Rank& rank() { return *rank_; }
 

@@ -209,6 +209,10 @@ std::vector<RunKey> layout_keys() {
       word_key<plan::ReduceWhen>(
           "layout.reduce", "when ranks are summed: step or microbatch",
           [](RunConfig& c) -> plan::ReduceWhen& { return c.layout.reduce; }, plan::parse_reduce, plan::reduce_name),
+      word_key<ReduceAlgorithm>(
+          "layout.all_reduce", "how replicas are summed: ordered, ring, recursive-doubling, hierarchical or library",
+          [](RunConfig& c) -> ReduceAlgorithm& { return c.layout.all_reduce; }, parse_reduce_algorithm,
+          reduce_algorithm_name),
       word_key<model::Recompute>(
           "layout.recompute", "none, selective or full",
           [](RunConfig& c) -> model::Recompute& { return c.layout.recompute; }, model::parse_recompute,

@@ -95,7 +95,7 @@ TEST(RunConfig, WrongValuesNameTheRule) {
         "[optimizer]\nlearning_rate = -1.0\n", "[optimizer]\ndecay = 'cos'\n", "[layout]\nrecompute = 'some'\n",
         "[layout]\nsequence_parallel = 1\n", "[out]\ndirectory = 3\n", "[optimizer]\nwarmup_steps = 1000\n",
         "[optimizer]\ndecay_steps = 5\n", "[optimizer]\nmin_learning_rate = 1.0\n", "[layout]\ntp = 3000000000\n",
-        "[data]\nignore = -2\n"}) {
+        "[data]\nignore = -2\n", "[layout]\nall_reduce = 'rign'\n"}) {
     EXPECT_NE(refusal(kLeast + wrong), "") << wrong;
   }
   EXPECT_NE(refusal(kLeast, {{"train.steps", "many"}}), "");
@@ -113,7 +113,10 @@ TEST(RunConfig, ReduceFollowsTheZeroStageUnlessGiven) {
 }
 
 TEST(RunConfig, TheResolvedFileIsTheSameRun) {
-  const RunConfig config = from(kLeast, {{"train.steps", "50"}, {"optimizer.epsilon", "1e-9"}}).value();
+  const RunConfig config =
+      from(kLeast, {{"train.steps", "50"}, {"optimizer.epsilon", "1e-9"}, {"layout.all_reduce", "recursive-doubling"}})
+          .value();
+  EXPECT_EQ(config.layout.all_reduce, ReduceAlgorithm::kRecursiveDoubling);
   const RunConfig again = from(to_toml(config)).value();
   for (const RunKey& key : run_keys()) EXPECT_EQ(key.get(again), key.get(config)) << key.name;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "engine/comm/threads.h"
 
 namespace trireme::train {
@@ -25,8 +26,12 @@ class ThreadRunWorld : public RunWorld {
   std::string text() const override {
     return ranks_ == 1 ? "1 rank, this process" : fmt::format("{} ranks as threads of this process", ranks_);
   }
+  plan::Backend backend() const override { return plan::Backend::kThreads; }
   comm::CommunicatorFactory factory(int rank) override {
-    return [this, rank](const comm::GroupName& name) { return world_.make_communicator(name, rank); };
+    return [this, rank](const comm::GroupName& name, const comm::GroupOptions& options) {
+      TRIREME_CHECK(!options.library_sums, "threads have no communication library");
+      return world_.make_communicator(name, rank);
+    };
   }
   void set_deadline(Seconds deadline) override { world_.set_deadline(deadline); }
   void report_lost(int rank, const std::string& reason) override { world_.report_lost(rank, reason); }

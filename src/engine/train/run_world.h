@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "engine/comm/communicator.h"
+#include "plan/memory.h"
 
 namespace trireme::train {
 
@@ -19,6 +20,7 @@ class RunWorld {
   virtual int ranks() const = 0;                   // of the whole run
   virtual std::vector<int> own_ranks() const = 0;  // those of this process, ascending; never empty
   virtual std::string text() const = 0;            // "4 ranks as threads of this process"
+  virtual plan::Backend backend() const = 0;       // the plan of a run in this world is made with it (CHECK)
 
   // What `rank`, one of this process, makes its communicators with, on its own thread.
   virtual comm::CommunicatorFactory factory(int rank) = 0;

@@ -21,8 +21,8 @@ namespace trireme::train {
 namespace {
 
 // What this engine runs today over several ranks: everything but ZeRO and sums over ranks for each micro-batch. These
-// are refused by name before anything is allocated.
-Status check_engine(const plan::Layout& layout) {
+// are refused by name before anything is allocated; so is what the backend lacks.
+Status check_engine(const plan::Layout& layout, plan::Backend backend) {
   const auto refuse = [](const char* option, std::string value, const char* rule, const char* nearest) {
     return Failure{.option = option, .value = std::move(value), .rule = rule, .nearest = nearest};
   };
@@ -33,6 +33,11 @@ Status check_engine(const plan::Layout& layout) {
   if (layout.reduce != plan::ReduceWhen::kStep) {
     return refuse("layout.reduce", std::string(plan::reduce_name(layout.reduce)),
                   "this build's engine sums ranks once a step", "step");
+  }
+  if (layout.all_reduce == ReduceAlgorithm::kLibrary && backend == plan::Backend::kThreads) {
+    return refuse("layout.all_reduce", std::string(reduce_algorithm_name(layout.all_reduce)),
+                  "ranks that are threads of one process have no communication library",
+                  "ordered, or ranks that mpirun or srun starts");
   }
   return ok_status();
 }
@@ -63,14 +68,15 @@ class Run {
 
   void one_rank(int number) {
     Control control(number, ranks(), world_.factory(number));
-    const std::vector<std::string> hosts = place(control);
+    const std::vector<std::string> hosts = control.share(env_.host_name());
+    place(control, hosts);
     if (control.leads()) {
       check_directory(env_, run_.config);
       measure();
     }
     control.decide(0);  // nobody takes memory for a run that the leader refuses
     RankTrainer rank(env_, log_, run_, number, kernels::make_cpu_device(run_.plan.inputs.threads),
-                     world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr);
+                     world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr, {}, host_numbers(hosts));
     RunTrace trace(env_, log_, run_, rank.rank(), hosts);
     try {
       control.leads() ? lead(rank, control, trace) : follow(rank, control, trace);
@@ -93,9 +99,11 @@ class Run {
   }
 
   // Where the ranks are, known to all of them, and what that forbids.
-  std::vector<std::string> place(Control& control) {
-    const std::vector<std::string> hosts = control.share(env_.host_name());
-    if (control.leads()) log_.info("{}; {}", world_.text(), describe_hosts(hosts));
+  void place(const Control& control, const std::vector<std::string>& hosts) {
+    if (control.leads()) {
+      log_.info("{}; {}", world_.text(), describe_hosts(hosts));
+      say_what_sums_promise();
+    }
     if (Status status = check_placement(run_.config.layout, hosts, run_.config.allow_slow_tp); !status) {
       throw Error(status.failure());
     }
@@ -105,7 +113,15 @@ class Run {
     }
     if (neighbours.front() == control.rank()) check_memory(env_, run_, neighbours);
     ranks_here_ = static_cast<int>(neighbours.size());
-    return hosts;
+  }
+
+  void say_what_sums_promise() {
+    const plan::Layout& layout = run_.config.layout;
+    if (layout.all_reduce == ReduceAlgorithm::kOrdered || layout.dp <= 2) return;
+    log_.info(
+        "layout.all_reduce = {}: sums over replicas are the same from run to run, but outside the promise that layouts "
+        "keep the same bits; ordered keeps it",
+        reduce_algorithm_name(layout.all_reduce));
   }
 
   // The rate that MFU is of: what all ranks of the leader's host reach together, for as many hosts as there are.
@@ -253,7 +269,7 @@ class Run {
 }  // namespace
 
 ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
-  if (Status status = check_engine(config.layout); !status) throw Error(status.failure());
+  if (Status status = check_engine(config.layout, options.backend); !status) throw Error(status.failure());
   ResolvedRun run{.config = config, .plan = {}};
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
   const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
@@ -272,7 +288,8 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
       {.threads = static_cast<int>(run.config.threads),
        .compute = DType::kF32,
        .evaluation_micro_batches = config.validation_tokens.empty() ? 0 : config.validation_micro_batches,
-       .masked_targets = config.ignore >= 0},
+       .masked_targets = config.ignore >= 0,
+       .backend = options.backend},
       0);
   return run;
 }
@@ -320,6 +337,7 @@ void check_dry_run(Env& env, const ResolvedRun& run) {
 
 TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks) {
   TRIREME_CHECK_EQ(world.ranks(), run.config.layout.world());
+  TRIREME_CHECK(world.backend() == run.plan.inputs.backend, "the plan is of another backend than {}", world.text());
   check_run(env, run);
   return Run(env, log, run, world, hooks).train();
 }

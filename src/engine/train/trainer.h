@@ -44,6 +44,7 @@ struct ResolvedRun {
 struct ResolveOptions {
   std::int64_t layers = 0;  // > 0: the model with so many decoder layers instead of its own
   int ranks_here = 0;       // ranks that share this host's cores; 0: all of the run
+  plan::Backend backend = plan::Backend::kThreads;
 };
 // Reads the model and checks all rules, the ones of this engine too (what it does not run is refused by name).
 ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options = {});
@@ -55,7 +56,8 @@ std::string describe_run(const ResolvedRun& run);
 // weights, run directory, memory.
 void check_dry_run(Env& env, const ResolvedRun& run);
 
-// Trains: this process's ranks of `world`, which has as many as the layout (CHECK) and is shut down at the end. Errors
+// Trains: this process's ranks of `world`, which has as many as the layout and the plan's
+// backend (CHECK) and is shut down at the end. Errors
 // carry their exit code; the run directory is left as it is. The outcome is whole in the leader's process.
 TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks);
 

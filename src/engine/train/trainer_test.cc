@@ -270,6 +270,46 @@ TEST_F(Trainer, AnIgnoredTokenIsOfTheVocabulary) {
   EXPECT_EQ(refusal({{"data.ignore", "255"}, {"train.steps", "1"}}).first, ExitCode::kDone);
 }
 
+TEST_F(Trainer, ReplicasAreSummedAsAsked) {
+  const auto said = [&] {
+    std::int64_t lines = 0;
+    for (const auto& [level, line] : log_.lines()) lines += line.find("outside the promise") != std::string::npos;
+    return lines;
+  };
+  const Settings more{{"train.global_batch", "6"}, {"train.micro_batch", "1"}, {"out.overwrite", "true"}};
+  const auto settings = [&](const char* dp, const char* algorithm) {
+    Settings all = more;
+    all.insert(all.end(), {{"layout.dp", dp}, {"layout.all_reduce", algorithm}});
+    return all;
+  };
+  for (const char* dp : {"2", "3"}) {
+    const double loss = run(settings(dp, "ordered")).last->loss;
+    const std::vector<std::string> ordered = curve_of(env_);
+    EXPECT_EQ(said(), 0);
+    for (const char* algorithm : {"ring", "recursive-doubling", "hierarchical"}) {
+      const TrainOutcome outcome = run(settings(dp, algorithm));
+      for (const RankReport& rank : outcome.ranks) EXPECT_EQ(rank.ledger_fault + rank.traffic_fault, "");
+      EXPECT_GT(outcome.counted.peak(MemoryClass::kCommunicationBuffers).count, 0);
+      EXPECT_NEAR(outcome.last->loss, loss, 2e-6 * loss);
+      EXPECT_TRUE(dp != std::string("2") || curve_of(env_) == ordered) << algorithm;
+    }
+  }
+  EXPECT_EQ(said(), 3);  // once a run of three replicas
+}
+
+TEST_F(Trainer, ThreadsHaveNoCommunicationLibrary) {
+  EXPECT_EQ(refusal({{"layout.dp", "2"}, {"layout.all_reduce", "library"}}).second,
+            "layout.all_reduce = library: ranks that are threads of one process have no communication library; nearest "
+            "legal: ordered, or ranks that mpirun or srun starts");
+}
+
+TEST_F(Trainer, APlanIsOfTheBackendThatRunsIt) {
+  const RunConfig config = resolved({{"layout.dp", "2"}}).config;
+  const ResolvedRun messages = resolve_run(env_, config, {.backend = plan::Backend::kMessages});
+  EXPECT_GT(parallel::predicted_ledger(messages.plan).peak(MemoryClass::kCommunicationBuffers).count, 0);
+  EXPECT_THROW(run_resolved(messages, {}), InternalError);
+}
+
 TEST_F(Trainer, AStopOfSeveralRanksEndsAllOfThem) {
   const TrainOutcome outcome = run({{"layout.dp", "2"}}, true);
   EXPECT_TRUE(outcome.interrupted);

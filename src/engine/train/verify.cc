@@ -98,9 +98,12 @@ ResolvedRun with_layout(const ResolvedRun& run, const plan::Layout& layout, DTyp
   return other;
 }
 
-// Law 2: pipelines, schedules, recompute keep every bit; sums over data or tensor ranks do not in ordered mode.
+// Law 2: pipelines, schedules, recompute keep every bit; sums over data or tensor ranks do not in ordered mode, and
+// those that another algorithm forms over more than two replicas never.
 bool promises_bits(const plan::Layout& a, const plan::Layout& b) {
-  return a.dp == b.dp && a.tp == b.tp && a.sequence_parallel == b.sequence_parallel && a.reduce == b.reduce;
+  const auto canonical = [](const plan::Layout& l) { return l.all_reduce == ReduceAlgorithm::kOrdered || l.dp <= 2; };
+  return canonical(a) && canonical(b) && a.dp == b.dp && a.tp == b.tp && a.sequence_parallel == b.sequence_parallel &&
+         a.reduce == b.reduce;
 }
 
 // Layouts that differ from the reference along one axis of the target alone.
@@ -116,6 +119,7 @@ std::vector<std::pair<std::string, plan::Layout>> single_axes(const plan::Layout
   if (target.dp != reference.dp) {
     plan::Layout layout = reference;
     layout.dp = target.dp;
+    layout.all_reduce = target.all_reduce;
     all.emplace_back("data", layout);
   }
   if (target.pp != reference.pp) {
