@@ -31,7 +31,7 @@ struct StepRecord {
   double tokens_per_s = 0.0;
   double mfu = 0.0;  // model flops / (seconds * measured GEMM rate)
   double step_s = 0.0;
-  std::int64_t resident_bytes = 0;  // anonymous and shared-memory pages of the process
+  std::int64_t resident_bytes = 0;                    // anonymous and shared-memory pages of the process
   std::vector<AxisCommunication> communication = {};  // of the axes that communicate
   std::optional<double> validation_loss = std::nullopt;
 };

@@ -26,8 +26,8 @@ class Validate : public ::testing::Test {
   ~Validate() override { std::filesystem::remove(path_); }
 
  private:
-  std::string path_ = ::testing::TempDir() + "trireme_" +
-                      ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv";
+  std::string path_ =
+      ::testing::TempDir() + "trireme_" + ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv";
 };
 
 std::string run_of(const std::string& id, const std::string& seconds) {

@@ -12,6 +12,13 @@ namespace {
 
 constexpr std::align_val_t kAlignment{static_cast<std::size_t>(kAllocationAlignment)};
 
+// Writes to every page. One that is read first is mapped to the shared page of zeros, and its first write then
+// interrupts every core that the process runs on: where ranks are threads they would pay for each other's buffers.
+void touch(std::byte* data, Bytes bytes) {
+  constexpr std::int64_t kPage = 4096;
+  for (std::int64_t at = 0; at < bytes.count; at += kPage) data[at] = std::byte{};
+}
+
 void copy(void* destination, const void* source, Bytes bytes) {
   TRIREME_CHECK_GE(bytes.count, 0);
   if (bytes.count > 0) std::memcpy(destination, source, static_cast<std::size_t>(bytes.count));
@@ -30,6 +37,7 @@ std::byte* HostDevice::allocate(Bytes bytes) {
                 fmt::format("the host has no {} bytes left", format_exact(bytes.count)),
                 "lower the micro-batch or split the model further");
   }
+  touch(static_cast<std::byte*>(data), bytes);
   return static_cast<std::byte*>(data);
 }
 void HostDevice::deallocate(std::byte* data, Bytes) { ::operator delete(data, kAlignment); }
