@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What goes wrong with ranks as processes is refused or named in time, with its exit code, and nobody is left behind.
+"""What goes wrong with ranks as processes is refused or named in time, with its exit code, and nobody is left behind; and a
+memory limit is refused or kept.
 
     mpi_faults.py PROGRAM MPIRUN
 """
@@ -123,6 +124,14 @@ def main() -> int:
         case.expect("the leader refuses", two + case.train("--layout.dp 2"), 2, ["is not overwritten unless asked"])
         case.expect("the loss is not finite", two + case.train("--layout.dp 2 --overwrite --optimizer.learning_rate 1e30"),
                     72, ["are not both finite"])
+        four = mpirun.command(launcher, 4)
+        limited = "--layout.dp 4 --memory-limit 2MB --overwrite"  # the state alone is 2.4 MB
+        case.expect("more than the limit", case.train(limited), 71,
+                    ["does not fit: rank 0 needs .* at its peak .weights .*gradients .*moments",
+                     "layouts of 4 ranks would fit: .*zero 3"])
+        case.expect("the same over MPI", four + case.train(limited), 71, ["does not fit: rank 0 needs"],
+                    once="does not fit")
+        case.expect("within it under stage 3", case.train(limited + " --layout.zero 3"), 0, ["done after 6 steps"])
         case.expect("a rank is killed", three + case.train(f"--layout.dp 3 {long_run}"), 137,
                     ["rank 2", "signal 9"], hit=(2, signal.SIGKILL), within=5)
         case.expect("a stage is killed", mpirun.command(launcher, 4) + case.train(f"--layout.pp 4 {long_run}"), 137,
