@@ -10,17 +10,17 @@ rank's buffer by the time of the slowest rank. The limit is what memcpy's rate l
 
 import argparse
 import json
-import os
+import pathlib
 import statistics
 import subprocess
+import sys
 
-# More ranks than cores, and root in a container; ranks that wait must not spin (as in tests/comm/mpi_outcome.py).
-OPEN_MPI_FLAGS = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "support"))
+import mpirun  # noqa: E402
 
 
 def run(command):
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=True, stdout=subprocess.PIPE,
+    done = subprocess.run(command, env=mpirun.environment(), stdin=subprocess.DEVNULL, check=True, stdout=subprocess.PIPE,
                           text=True)
     return json.loads(done.stdout)
 
@@ -61,7 +61,6 @@ def main():
     arguments = parser.parse_args()
 
     version = subprocess.run([arguments.mpirun, "--version"], capture_output=True, text=True, check=True).stdout
-    flags = OPEN_MPI_FLAGS if "Open MPI" in version or "OpenRTE" in version else []
     options = ["--json", "--rounds", str(arguments.rounds)]
     results = []
     for ranks in arguments.ranks:
@@ -69,7 +68,7 @@ def main():
         mpi = []
         for _ in range(arguments.passes):
             threads.append(run([arguments.program, "threads", str(ranks), *options]))
-            mpi.append(run([arguments.mpirun, *flags, "-n", str(ranks), arguments.program, "mpi", *options]))
+            mpi.append(run([*mpirun.command(arguments.mpirun, ranks), arguments.program, "mpi", *options]))
         results.append((ranks, medians(threads), medians(mpi)))
     if arguments.json:
         print(json.dumps([{"ranks": ranks, "threads": threads, "mpi": mpi} for ranks, threads, mpi in results]))

@@ -72,10 +72,7 @@ class Walk {
   }
 
   const ShardUnit& shard(const Instruction& i) const {
-    for (const ShardUnit& unit : program_.shard_units) {
-      if (unit.unit == i.unit && unit.tied_head == i.tied_head) return unit;
-    }
-    TRIREME_CHECK(false, "{}: no such shard unit", describe(i));
+    return program_.shard_units[static_cast<std::size_t>(shard_unit_index(program_, i))];
   }
 
   void one(const Instruction& i) {

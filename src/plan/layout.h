@@ -50,6 +50,10 @@ struct Layout {
   int chunks() const { return pp * interleave; }
   friend bool operator==(const Layout&, const Layout&) = default;
 };
+// Over several replicas: ranks keep shards of weights, and gather them (ZeRO 3).
+inline bool shards_weights(const Layout& layout) { return layout.zero == 3 && layout.dp > 1; }
+// Over several replicas: a micro-batch's gradients have buffers of their own, summed over ranks one by one.
+inline bool opens_gradients(const Layout& layout) { return layout.dp > 1 && layout.reduce == ReduceWhen::kMicrobatch; }
 ReduceWhen default_reduce(int zero);  // step for 0 and 1, microbatch for 2 and 3
 // "dp 2 x tp 4 x pp 8, zero 1": for people.
 std::string describe(const Layout& layout);

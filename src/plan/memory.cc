@@ -121,10 +121,7 @@ class StaticList {
 };
 
 const ShardUnit& shard_unit_of(const RankProgram& program, const Instruction& instruction) {
-  for (const ShardUnit& unit : program.shard_units) {
-    if (unit.unit == instruction.unit && unit.tied_head == instruction.tied_head) return unit;
-  }
-  TRIREME_CHECK(false, "{}: no such shard unit", describe(instruction));
+  return program.shard_units[static_cast<std::size_t>(shard_unit_index(program, instruction))];
 }
 
 bool allocates(Op op) {

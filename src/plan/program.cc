@@ -48,6 +48,14 @@ std::string describe(const Instruction& instruction) {
   return text;
 }
 
+int shard_unit_index(const RankProgram& program, const Instruction& instruction) {
+  for (std::size_t index = 0; index < program.shard_units.size(); ++index) {
+    const ShardUnit& unit = program.shard_units[index];
+    if (unit.unit == instruction.unit && unit.tied_head == instruction.tied_head) return static_cast<int>(index);
+  }
+  TRIREME_CHECK(false, "{}: no such shard unit", describe(instruction));
+}
+
 RankProgram make_program(const model::ParameterTable& table, const Layout& layout, const Batch& batch, int rank) {
   const Status status = check_layout(table.config, layout, batch);
   TRIREME_CHECK(status.ok(), "{}", status.failure().sentence());

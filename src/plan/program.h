@@ -81,6 +81,9 @@ struct RankProgram {
   std::vector<Bucket> buckets;         // of their gradients
 };
 
+// Index of the shard unit that an instruction on gradients or weights is about (CHECK: there is one).
+int shard_unit_index(const RankProgram& program, const Instruction& instruction);
+
 // The whole step of one rank. check_layout must have passed (CHECK).
 RankProgram make_program(const model::ParameterTable& table, const Layout& layout, const Batch& batch, int rank);
 

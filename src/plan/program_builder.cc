@@ -202,7 +202,7 @@ std::vector<ProgramBuilder::ShardKey> ProgramBuilder::needed(int unit, Pass pass
 
 void ProgramBuilder::gather_ahead(const Chunk& chunk, const std::vector<int>& order, std::size_t at, int micro_batch,
                                   Pass pass) {
-  if (!sharded_weights()) return;
+  if (!shards_weights(layout_)) return;
   const std::size_t end = std::min(order.size(), at + 1 + static_cast<std::size_t>(layout_.prefetch));
   for (; gathered_to_ < end; ++gathered_to_) {
     for (const ShardKey& key : needed(order[gathered_to_], pass)) {
@@ -212,14 +212,14 @@ void ProgramBuilder::gather_ahead(const Chunk& chunk, const std::vector<int>& or
 }
 
 void ProgramBuilder::release(const Chunk& chunk, int unit, int micro_batch, Pass pass) {
-  if (!sharded_weights()) return;
+  if (!shards_weights(layout_)) return;
   for (const ShardKey& key : needed(unit, pass)) {
     if (--users_[key] == 0) emit(Op::kRelease, chunk, key.first, micro_batch, key.second);
   }
 }
 
 void ProgramBuilder::open_gradients(const Chunk& chunk, int unit, int micro_batch) {
-  if (!gradient_buffers()) return;
+  if (!opens_gradients(layout_)) return;
   for (const ShardUnit& shard : program_.shard_units) {
     if (shard.unit == unit) emit(Op::kOpenGradient, chunk, unit, micro_batch, shard.tied_head);
   }
@@ -233,7 +233,7 @@ bool ProgramBuilder::has_partial(const ShardUnit& shard) const {
 }
 
 void ProgramBuilder::close_gradients(const Chunk& chunk, int unit, int micro_batch) {
-  const bool each_micro_batch = gradient_buffers();
+  const bool each_micro_batch = opens_gradients(layout_);
   if (!each_micro_batch && micro_batch != micro_batches_ - 1) return;
   for (std::size_t i = 0; i < program_.shard_units.size(); ++i) {
     const ShardUnit& shard = program_.shard_units[i];

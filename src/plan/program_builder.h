@@ -55,8 +55,6 @@ class ProgramBuilder {
   model::UnitKind kind(int unit) const { return model::unit_kind(table_.config, unit); }
   bool first_of_model(const Chunk& chunk) const { return chunk.first_unit == 0; }
   bool last_of_model(const Chunk& chunk) const { return chunk.end_unit == model::unit_count(table_.config); }
-  bool sharded_weights() const { return layout_.zero == 3 && layout_.dp > 1; }
-  bool gradient_buffers() const { return layout_.dp > 1 && layout_.reduce == ReduceWhen::kMicrobatch; }
   const Chunk& chunk_of(int chunk) const { return program_.chunks[static_cast<std::size_t>(chunk)]; }
 
   const model::ParameterTable& table_;

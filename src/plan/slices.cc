@@ -144,16 +144,13 @@ Interval kept_weights(const ShardUnit& unit, const Layout& layout, int dp_index)
 
 Interval kept_weights(const ShardUnit& unit, const LocalTensor& tensor, const Layout& layout, int dp_index) {
   const Interval kept = kept_weights(unit, layout, dp_index);
-  const std::int64_t elements = tensor.elements();
-  const std::int64_t begin = std::clamp<std::int64_t>(kept.begin - tensor.offset, 0, elements);
-  return {begin, std::clamp<std::int64_t>(kept.end - tensor.offset, begin, elements)};
+  return common({0, tensor.elements()}, {kept.begin - tensor.offset, kept.end - tensor.offset});
 }
 
 std::int64_t tied_elements(const ShardUnit& unit, const Layout& layout, int dp_index, bool sharded) {
   const std::int64_t whole = unit.tensors.front().elements();
   if (!sharded || layout.dp == 1) return whole;
-  const Interval shard = zero_shard(unit, layout.dp, dp_index);
-  return std::max<std::int64_t>(0, std::min(shard.end, whole) - shard.begin);
+  return common({0, whole}, zero_shard(unit, layout.dp, dp_index)).length();
 }
 
 AxisState tensor_gradient_state(const Parameter& parameter, const Layout& layout) {

@@ -7,6 +7,7 @@
 // on a multiple of kScalarBlock elements, the end padded to a multiple of dp * kScalarBlock, so that data-parallel
 // rank d owns elements [d n / dp, (d + 1) n / dp) and no scalar block (of the gradient norm) is ever cut.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -25,6 +26,12 @@ struct Interval {
   std::int64_t length() const { return end - begin; }
   friend bool operator==(const Interval&, const Interval&) = default;
 };
+
+// What two intervals have in common; where that is nothing, an empty one at the later begin.
+inline Interval common(const Interval& a, const Interval& b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
 
 // The intervals of the split dimension that tensor-parallel rank tp_index of tp holds, ascending; one interval a block.
 // The whole dimension if the tensor is not split.

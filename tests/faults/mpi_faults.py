@@ -92,14 +92,6 @@ def missing(rank: int) -> str:
     return rf"missing: ((data of|a receive by) )?{rank}\b"
 
 
-def hosts(launcher: str, train: list[str], names: list[str]) -> list[str]:
-    """One rank on each of these hosts, as far as the program can tell."""
-    command = mpirun.command(launcher, 1)
-    for number, name in enumerate(names):
-        command += ([":", "-n", "1"] if number else []) + ["-x", f"TRIREME_HOST={name}"] + train
-    return command
-
-
 def main() -> int:
     program, launcher = sys.argv[1:]
     with tempfile.TemporaryDirectory() as name:
@@ -117,9 +109,9 @@ def main() -> int:
                     ["train.global_batch = 13", "12, 14"], once="train.global_batch = 13")
         case.expect("verify under a launcher", two + [program, "verify", str(folder / "run.toml")], 2,
                     ["runs its ranks as threads of one process"])
-        case.expect("tensor axis over two hosts", hosts(launcher, case.train("--layout.tp 2"), ["a", "b"]), 2,
+        case.expect("tensor axis over two hosts", mpirun.on_hosts(launcher, case.train("--layout.tp 2"), ["a", "b"]), 2,
                     ["a: rank 0; b: rank 1", "the tensor axis must not leave a host", "the link between a and b"])
-        case.expect("the same, allowed", hosts(launcher, case.train("--layout.tp 2 --allow-slow-tp"), ["a", "b"]), 0,
+        case.expect("the same, allowed", mpirun.on_hosts(launcher, case.train("--layout.tp 2 --allow-slow-tp"), ["a", "b"]), 0,
                     ["a: rank 0; b: rank 1", "tensor groups cross hosts", "done after 6 steps"])
         case.expect("the leader refuses", two + case.train("--layout.dp 2"), 2, ["is not overwritten unless asked"])
         case.expect("the loss is not finite", two + case.train("--layout.dp 2 --overwrite --optimizer.learning_rate 1e30"),

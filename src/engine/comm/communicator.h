@@ -31,6 +31,9 @@ enum class Reduction { kSum, kMax };
 
 // The system's, not Env's: deadlines of ranks that are threads are waits of the system.
 using Clock = std::chrono::steady_clock;
+inline Seconds on_the_clock(Clock::time_point when) {
+  return {std::chrono::duration<double>(when.time_since_epoch()).count()};
+}
 
 // A running operation. Destroying it waits.
 class Request {

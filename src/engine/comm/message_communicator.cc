@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "engine/comm/message_operations.h"
 #include "engine/comm/message_world.h"
-#include "engine/comm/reduce.h"
+#include "engine/comm/posting.h"
 
 namespace trireme::comm {
 namespace {
@@ -43,7 +43,7 @@ struct Sequence {
   std::shared_ptr<RunningOperation>& slot() { return last[static_cast<std::size_t>(next % kSlots)]; }
 };
 
-class MessageCommunicator : public Communicator {
+class MessageCommunicator : public PostingCommunicator {
  public:
   MessageCommunicator(std::shared_ptr<MessageWorld> world, MessageGroup group, std::span<std::byte> staging)
       : world_(std::move(world)),
@@ -54,37 +54,20 @@ class MessageCommunicator : public Communicator {
   int size() const override { return group_->size(); }
   const GroupName& name() const override { return group_->name; }
 
-  std::unique_ptr<Request> all_reduce(Stream, std::byte* data, std::int64_t count, DType dtype,
-                                      Reduction reduction) override {
-    check_reduction(dtype, reduction);
-    return collective({Operation::kAllReduce, count, dtype, reduction, 0, data});
-  }
-  std::unique_ptr<Request> reduce_scatter(Stream, std::byte* data, std::int64_t count, DType dtype) override {
-    check_reduction(dtype, Reduction::kSum);
-    return collective({Operation::kReduceScatter, count, dtype, Reduction::kSum, 0, data});
-  }
-  std::unique_ptr<Request> all_gather(Stream, std::byte* data, std::int64_t count, DType dtype) override {
-    return collective({Operation::kAllGather, count, dtype, Reduction::kSum, 0, data});
-  }
-  std::unique_ptr<Request> broadcast(Stream, std::byte* data, std::int64_t count, DType dtype, int root) override {
-    TRIREME_CHECK(root >= 0 && root < size(), "broadcast from index {} of {}", root, size());
-    return collective({Operation::kBroadcast, count, dtype, Reduction::kSum, root, data});
-  }
-  std::unique_ptr<Request> send(Stream, const std::byte* data, std::int64_t count, DType dtype, int to) override {
-    return message(to, {Operation::kSend, count, dtype, Reduction::kSum, 0, const_cast<std::byte*>(data)});
-  }
-  std::unique_ptr<Request> receive(Stream, std::byte* data, std::int64_t count, DType dtype, int from) override {
-    return message(from, {Operation::kReceive, count, dtype, Reduction::kSum, 0, data});
-  }
   void barrier() override { collective({})->wait(); }
   void progress() override {
     world_->check_alive("progress over " + name().axis);
     world_->progress();
   }
 
+ protected:
+  std::unique_ptr<Request> run(const Posting& posting) override {
+    check_posting(posting, index(), size());
+    return posting.is_message() ? message(posting.peer, posting.call) : collective(posting.call);
+  }
+
  private:
   std::unique_ptr<Request> collective(const Call& call) {
-    TRIREME_CHECK_GE(call.count, 0);
     world_->check_alive(call.text() + " over " + name().axis);
     return start<Collective>(collectives_, [&](std::shared_ptr<RunningOperation> before) {
       return std::make_shared<Collective>(*world_, group_, call, collectives_.next, std::move(before), turns_);
@@ -92,9 +75,6 @@ class MessageCommunicator : public Communicator {
   }
 
   std::unique_ptr<Request> message(int peer, const Call& call) {
-    TRIREME_CHECK_GE(call.count, 0);
-    TRIREME_CHECK(peer >= 0 && peer < size() && peer != index(), "message between index {} and {} of {}", index(), peer,
-                  size());
     world_->check_alive(call.text() + " over " + name().axis);
     Sequence& sequence = (call.operation == Operation::kSend ? sends_ : receives_)[peer];
     return start<Message>(sequence, [&](std::shared_ptr<RunningOperation> before) {

@@ -80,8 +80,7 @@ class LibraryCommunicator : public Decorator {
     const Call& call = posting.call;
     const bool reduces = call.operation == Operation::kAllReduce || call.operation == Operation::kReduceScatter;
     if (!reduces && call.operation != Operation::kAllGather) return post(inner(), posting);
-    TRIREME_CHECK_GE(call.count, 0);
-    if (reduces) check_reduction(call.dtype, call.reduction);
+    check_posting(posting, index(), size());
     world_->check_alive(call.text() + " over " + name().axis);
     return start_operation(world_, std::make_shared<LibraryOperation>(*world_, group_, call, library_, library_group_));
   }

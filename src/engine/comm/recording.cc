@@ -10,10 +10,6 @@ namespace {
 
 using telemetry::FlightRecorder;
 
-Seconds on_the_clock(Clock::time_point when) {
-  return {std::chrono::duration<double>(when.time_since_epoch()).count()};
-}
-
 class RecordedRequest : public Request {
  public:
   RecordedRequest(FlightRecorder& recorder, FlightRecorder::Handle handle, std::unique_ptr<Request> inner)

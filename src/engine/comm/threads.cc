@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/comm/reduce.h"
+#include "engine/comm/posting.h"
 #include "engine/comm/thread_group.h"
 
 namespace trireme::comm {
@@ -30,7 +30,7 @@ class PostRequest : public Request {
   const Post post_;
 };
 
-class ThreadCommunicator : public Communicator {
+class ThreadCommunicator : public PostingCommunicator {
  public:
   ThreadCommunicator(std::shared_ptr<World> world, std::shared_ptr<Group> group, int index)
       : world_(std::move(world)), group_(std::move(group)), index_(index) {}
@@ -39,42 +39,17 @@ class ThreadCommunicator : public Communicator {
   int size() const override { return group_->size(); }
   const GroupName& name() const override { return group_->name(); }
 
-  std::unique_ptr<Request> all_reduce(Stream, std::byte* data, std::int64_t count, DType dtype,
-                                      Reduction reduction) override {
-    check_reduction(dtype, reduction);
-    return collective({Operation::kAllReduce, count, dtype, reduction, 0, data});
-  }
-  std::unique_ptr<Request> reduce_scatter(Stream, std::byte* data, std::int64_t count, DType dtype) override {
-    check_reduction(dtype, Reduction::kSum);
-    return collective({Operation::kReduceScatter, count, dtype, Reduction::kSum, 0, data});
-  }
-  std::unique_ptr<Request> all_gather(Stream, std::byte* data, std::int64_t count, DType dtype) override {
-    return collective({Operation::kAllGather, count, dtype, Reduction::kSum, 0, data});
-  }
-  std::unique_ptr<Request> broadcast(Stream, std::byte* data, std::int64_t count, DType dtype, int root) override {
-    TRIREME_CHECK(root >= 0 && root < size(), "broadcast from index {} of {}", root, size());
-    return collective({Operation::kBroadcast, count, dtype, Reduction::kSum, root, data});
-  }
-  std::unique_ptr<Request> send(Stream, const std::byte* data, std::int64_t count, DType dtype, int to) override {
-    return message(to, {Operation::kSend, count, dtype, Reduction::kSum, 0, const_cast<std::byte*>(data)});
-  }
-  std::unique_ptr<Request> receive(Stream, std::byte* data, std::int64_t count, DType dtype, int from) override {
-    return message(from, {Operation::kReceive, count, dtype, Reduction::kSum, 0, data});
-  }
-  void barrier() override { collective({})->wait(); }
+  void barrier() override { request(group_->post_collective(index_, {}))->wait(); }
   void progress() override { group_->progress(); }
 
+ protected:
+  std::unique_ptr<Request> run(const Posting& posting) override {
+    check_posting(posting, index(), size());
+    return request(posting.is_message() ? group_->post_message(index_, posting.peer, posting.call)
+                                        : group_->post_collective(index_, posting.call));
+  }
+
  private:
-  std::unique_ptr<Request> collective(const Call& call) {
-    TRIREME_CHECK_GE(call.count, 0);
-    return request(group_->post_collective(index_, call));
-  }
-  std::unique_ptr<Request> message(int peer, const Call& call) {
-    TRIREME_CHECK_GE(call.count, 0);
-    TRIREME_CHECK(peer >= 0 && peer < size() && peer != index_, "message between index {} and {} of {}", index_, peer,
-                  size());
-    return request(group_->post_message(index_, peer, call));
-  }
   std::unique_ptr<Request> request(Post post) { return std::make_unique<PostRequest>(world_, group_, std::move(post)); }
 
   std::shared_ptr<World> world_;

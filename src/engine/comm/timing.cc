@@ -13,8 +13,6 @@ namespace {
 
 Seconds seconds_of(Clock::duration time) { return {std::chrono::duration<double>(time).count()}; }
 
-Seconds on_the_clock(Clock::time_point when) { return seconds_of(when.time_since_epoch()); }
-
 // The spans of one operation, but for their times.
 struct Traced {
   telemetry::Timeline* timeline = nullptr;  // null: none are wanted

@@ -82,7 +82,7 @@ class Executor {
   void send(const plan::Instruction& instruction, bool backward);
   void receive(const plan::Instruction& instruction, bool backward);
   int stage_of(int world_rank) const { return plan::coordinates_of(run_.layout, world_rank).pp; }
-  int shard_of(const plan::Instruction& instruction) const;  // index of its shard unit
+  int shard_of(const plan::Instruction& instruction) const { return plan::shard_unit_index(run_.step, instruction); }
   void reduce_tensor_partial(const plan::Instruction& instruction);
   void sum_tied(const plan::Instruction& instruction);
   void refresh_tied(const plan::Instruction& instruction);
@@ -91,7 +91,7 @@ class Executor {
   // Gradients and weights along the data axis, and the update (executor_shards.cc).
   void open_gradient(const plan::Instruction& instruction);
   void reduce(const plan::Instruction& instruction);
-  void reduce_shard_unit(int shard_unit, kernels::TensorView gradients);
+  void reduce_gradients(kernels::TensorView gradients);
   void close_gradient(const plan::Instruction& instruction);
   void wait_for_reductions();
   void gather(const plan::Instruction& instruction);

@@ -1,7 +1,5 @@
 // The executor's exchanges with other ranks: stage boundaries, gradients, tied copies, scalars.
 
-#include <algorithm>
-
 #include "engine/parallel/executor.h"
 
 namespace trireme::parallel {
@@ -55,14 +53,6 @@ void Executor::receive(const Instruction& instruction, bool backward) {
       ->wait();
 }
 
-int Executor::shard_of(const Instruction& instruction) const {
-  for (int index = 0; index < state_.shard_unit_count(); ++index) {
-    const plan::ShardUnit& shard = state_.shard_unit(index);
-    if (shard.unit == instruction.unit && shard.tied_head == instruction.tied_head) return index;
-  }
-  TRIREME_CHECK(false, "{}: no such shard unit", plan::describe(instruction));
-}
-
 void Executor::reduce_tensor_partial(const Instruction& instruction) {
   const int index = shard_of(instruction);
   const plan::ShardUnit& shard = state_.shard_unit(index);
@@ -107,8 +97,7 @@ void Executor::refresh_tied(const Instruction& instruction) {
   const TensorRef ref = owner ? state_.weight_ref(0, model::Role::kTokenEmbedding)
                               : state_.weight_ref(model::unit_count(run_.table.config) - 1, model::Role::kHeadWeight);
   await_weights(ref.shard_unit);
-  const plan::Interval place = state_.place_of(ref), kept = state_.kept(ref.shard_unit);
-  const plan::Interval part{std::max(place.begin, kept.begin), std::max(kept.begin, std::min(place.end, kept.end))};
+  const plan::Interval part = plan::common(state_.place_of(ref), state_.kept(ref.shard_unit));
   const TensorView view = state_.weights(ref.shard_unit, part);
   const std::unique_ptr<comm::Request> passing =
       owner

@@ -1,7 +1,6 @@
 // The executor's work along the data axis: gradients are summed, by bucket or for each micro-batch; weights are
 // gathered from their owners; each owner updates its part.
 
-#include <algorithm>
 #include <cmath>
 
 #include "engine/parallel/executor.h"
@@ -27,31 +26,24 @@ void Executor::open_gradient(const Instruction& instruction) {
       context_.arena.allocate(booking.memory_class, "gradients of a micro-batch", booking.buffers.front()));
 }
 
-// The sum over ranks of a shard unit's gradients: whole on every rank, or each owner its part.
-void Executor::reduce_shard_unit(int shard_unit, TensorView gradients) {
-  const auto reduce = [&] {
-    if (run_.layout.zero > 0) {
-      return context_.data.reduce_scatter(context_.device.stream(), gradients.data, gradients.elements(),
-                                          gradients.dtype);
-    }
-    return context_.data.all_reduce(context_.device.stream(), gradients.data, gradients.elements(), gradients.dtype,
-                                    comm::Reduction::kSum);
-  };
-  TRIREME_CHECK_EQ(gradients.elements(), state_.shard_unit(shard_unit).elements);
-  reductions_.push_back(reduce());
+// The sum over ranks: whole on every rank, or (ZeRO) each owner its part of the one shard unit that these are of.
+void Executor::reduce_gradients(TensorView gradients) {
+  const Stream stream = context_.device.stream();
+  reductions_.push_back(
+      run_.layout.zero > 0 ? context_.data.reduce_scatter(stream, gradients.data, gradients.elements(), gradients.dtype)
+                           : context_.data.all_reduce(stream, gradients.data, gradients.elements(), gradients.dtype,
+                                                      comm::Reduction::kSum));
 }
 
 void Executor::reduce(const Instruction& instruction) {
   const plan::Bucket& bucket = run_.step.buckets[static_cast<std::size_t>(instruction.bucket)];
-  if (run_.layout.zero == 0 && !state_.opens_gradients()) {
-    const TensorView flat = state_.bucket_gradients(bucket);
-    reductions_.push_back(context_.data.all_reduce(context_.device.stream(), flat.data, flat.elements(), flat.dtype,
-                                                   comm::Reduction::kSum));
+  const bool open = state_.opens_gradients();
+  if (run_.layout.zero == 0 && !open) {
+    reduce_gradients(state_.bucket_gradients(bucket));
   } else {
     for (int unit = bucket.first; unit < bucket.end; ++unit) {
-      const Interval whole{0, state_.shard_unit(unit).elements};
-      reduce_shard_unit(unit, state_.opens_gradients() ? state_.open_gradients(unit, instruction.micro_batch)
-                                                       : state_.gradients(unit, whole));
+      reduce_gradients(open ? state_.open_gradients(unit, instruction.micro_batch)
+                            : state_.gradients(unit, {0, state_.shard_unit(unit).elements}));
     }
   }
   if (!run_.layout.overlap) wait_for_reductions();
@@ -121,9 +113,7 @@ void Executor::await_weights_of_unit(int unit) {
 }
 
 Interval Executor::owned_part(TensorRef ref) const {
-  const Interval place = state_.place_of(ref), owned = state_.owned(ref.shard_unit);
-  const std::int64_t begin = std::max(place.begin, owned.begin);
-  return {begin, std::max(begin, std::min(place.end, owned.end))};
+  return plan::common(state_.place_of(ref), state_.owned(ref.shard_unit));
 }
 
 void Executor::gradient_norm() {

@@ -34,9 +34,6 @@ InstructionTracer::InstructionTracer(telemetry::Timeline& timeline, const model:
 
 void InstructionTracer::add(const plan::Instruction& instruction, comm::Clock::time_point begin,
                             comm::Clock::time_point end) {
-  const auto seconds = [](comm::Clock::time_point when) {
-    return Seconds{std::chrono::duration<double>(when.time_since_epoch()).count()};
-  };
   telemetry::Timeline::Word detail = 0;
   if (instruction.unit >= 0) {
     detail = unit_kinds_[static_cast<std::size_t>(model::unit_kind(config_, instruction.unit))];
@@ -45,8 +42,8 @@ void InstructionTracer::add(const plan::Instruction& instruction, comm::Clock::t
                  .detail = detail,
                  .category = category_of(instruction.op),
                  .place = timeline_.place(),
-                 .begin = seconds(begin),
-                 .end = seconds(end)});
+                 .begin = comm::on_the_clock(begin),
+                 .end = comm::on_the_clock(end)});
 }
 
 }  // namespace trireme::parallel

@@ -7,8 +7,6 @@
 namespace trireme::parallel {
 namespace {
 
-bool shards_weights(const plan::Layout& layout) { return layout.zero == 3 && layout.dp > 1; }
-
 using kernels::Buffer;
 using kernels::TensorView;
 using plan::StaticKind;
@@ -139,7 +137,8 @@ TensorView RankState::local_view(const Buffer& buffer, std::int64_t elements, Te
 }
 
 TensorView RankState::weight(TensorRef ref) {
-  if (!shards_weights(run_.layout)) return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, 0, ref);
+  if (!plan::shards_weights(run_.layout))
+    return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, 0, ref);
   const auto found = gathered_.find(ref.shard_unit);
   TRIREME_CHECK(found != gathered_.end(), "the weights of shard unit {} are not gathered", ref.shard_unit);
   return local_view(found->second, 0, ref);
@@ -226,7 +225,7 @@ TensorRef RankState::gradient_ref(int unit, model::Role role) const {
 
 // The head's forward does without the projection, which ZeRO 3 then does not gather.
 bool RankState::is_there(TensorRef ref) const {
-  return !shards_weights(run_.layout) || gathered_.count(ref.shard_unit) > 0;
+  return !plan::shards_weights(run_.layout) || gathered_.count(ref.shard_unit) > 0;
 }
 
 nn::WeightViews RankState::weights_of(int unit) {

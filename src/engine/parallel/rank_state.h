@@ -47,8 +47,7 @@ class RankState {
   // The accumulators of a bucket, padding included: what a reduction over the data axis moves.
   kernels::TensorView bucket_gradients(const plan::Bucket& bucket);
 
-  // Each micro-batch's gradients have buffers of their own.
-  bool opens_gradients() const { return run_.layout.dp > 1 && run_.layout.reduce == plan::ReduceWhen::kMicrobatch; }
+  bool opens_gradients() const { return plan::opens_gradients(run_.layout); }
   // Buffers for a while. The whole flat buffer of a shard unit: of its weights, of one micro-batch's gradients.
   void hold_gathered(int shard_unit, kernels::Buffer buffer);
   void drop_gathered(int shard_unit);

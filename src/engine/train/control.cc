@@ -1,6 +1,5 @@
 #include "engine/train/control.h"
 
-#include <chrono>
 #include <map>
 #include <numeric>
 
@@ -24,7 +23,7 @@ std::vector<std::int32_t> words_of(const std::string& text) {
   return words;
 }
 
-double now() { return std::chrono::duration<double>(comm::Clock::now().time_since_epoch()).count(); }
+double now() { return comm::on_the_clock(comm::Clock::now()).count; }
 constexpr int kClockRounds = 16;
 
 template <class T>

@@ -45,11 +45,7 @@ void LayoutRecorder::record(int rank, parallel::Rank& from, const parallel::Step
     for (int t = 0; t < static_cast<int>(shard.tensors.size()); ++t) {
       const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(t)];
       const plan::Interval place = state.place_of({unit, t});
-      const auto inside = [&](const plan::Interval& part) {
-        const std::int64_t begin = std::clamp(part.begin, place.begin, place.end);
-        return plan::Interval{begin, std::clamp(part.end, begin, place.end)};
-      };
-      const plan::Interval owned = inside(state.owned(unit)), kept = inside(state.kept(unit));
+      const plan::Interval owned = plan::common(state.owned(unit), place), kept = plan::common(state.kept(unit), place);
       step.slices.push_back({local,
                              {owned.begin - place.begin, kernels::to_host(from.device(), state.gradients(unit, owned))},
                              {kept.begin - place.begin, kernels::to_host(from.device(), state.weights(unit, kept))}});

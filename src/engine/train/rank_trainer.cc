@@ -9,7 +9,7 @@
 namespace trireme::train {
 namespace {
 
-Seconds now() { return {std::chrono::duration<double>(comm::Clock::now().time_since_epoch()).count()}; }
+Seconds now() { return comm::on_the_clock(comm::Clock::now()); }
 
 // A span of the whole step, around all of its instructions, and one of what comes before the first.
 class StepSpans {

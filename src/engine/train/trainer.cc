@@ -77,7 +77,7 @@ class Run {
   void tell_last_operations(parallel::Rank& rank) {
     constexpr std::size_t kTold = 8;
     const std::vector<telemetry::OperationRecord> records = rank.communication().last_operations.records();
-    const Seconds now{std::chrono::duration<double>(comm::Clock::now().time_since_epoch()).count()};
+    const Seconds now = comm::on_the_clock(comm::Clock::now());
     std::string text;
     for (std::size_t i = records.size() - std::min(records.size(), kTold); i < records.size(); ++i) {
       text += "\n  " + telemetry::to_text(records[i], now);

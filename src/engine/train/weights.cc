@@ -73,9 +73,7 @@ void for_each_weight(const parallel::RunPlan& plan, parallel::RankState& state,
 
 // What a piece and a part have in common, in elements of the local tensor.
 Interval common(const Piece& piece, const Interval& part) {
-  const std::int64_t end = piece.offset + piece.rows * piece.columns;
-  const std::int64_t begin = std::max(piece.offset, part.begin);
-  return {begin, std::max(begin, std::min(end, part.end))};
+  return plan::common({piece.offset, piece.offset + piece.rows * piece.columns}, part);
 }
 
 // Host floats of a piece into what is kept of it, on a device of any compute type.
