@@ -128,9 +128,11 @@ def main() -> int:
                     ["rank 2", "signal 9"], hit=(2, signal.SIGKILL), within=5)
         case.expect("a stage is killed", mpirun.command(launcher, 4) + case.train(f"--layout.pp 4 {long_run}"), 137,
                     ["rank 1", "signal 9"], hit=(1, signal.SIGKILL), within=5)
+        # It may stop between two micro-batches, or where all stages meet at the end of a step.
         case.expect("a stage stops", mpirun.command(launcher, 4)
                     + case.train(f"--layout.pp 4 --train.deadline 2 {long_run}"), 86,
-                    ["rank [023] waited .* for the (send|receive) of rank 1"], hit=(1, signal.SIGSTOP), within=10)
+                    [rf"rank [023] waited .* for the (send|receive) of rank 1\b|{missing(1)}"],
+                    hit=(1, signal.SIGSTOP), within=10)
         case.expect("a rank stops and never arrives", three + case.train(f"--layout.dp 3 --train.deadline 2 {long_run}"),
                     86, [missing(1), "rank 0's last operations"], hit=(1, signal.SIGSTOP), within=10)
         case.expect("the leader never arrives", two + case.train(f"--layout.tp 2 --train.deadline 2 {long_run}"),
