@@ -39,6 +39,9 @@ class Writer {
   virtual ~Writer() = default;
   virtual void write(std::span<const std::byte> data) = 0;
   virtual void write_at(std::int64_t offset, std::span<const std::byte> data) = 0;
+  // Room on the disk for `bytes` from the file's start, so that a full disk is told before the first byte; where the
+  // file system cannot promise it, nothing. The file's size stays.
+  virtual void reserve(Bytes bytes) = 0;
   virtual void sync() = 0;
   virtual void close() = 0;  // throws what a late error left; the destructor closes silently
   void write_text(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
@@ -66,6 +69,8 @@ class Env {
 
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;
+  // Absolute, without links, "." and "..": two paths of one thing have the same. Of what exists.
+  virtual std::string real_path(const std::string& path) = 0;
   virtual std::int64_t file_size(const std::string& path) = 0;
   virtual std::string read_file(const std::string& path) = 0;
   virtual std::unique_ptr<MappedFile> map_file(const std::string& path) = 0;
@@ -73,10 +78,14 @@ class Env {
   virtual std::unique_ptr<Writer> create_file(const std::string& path) = 0;  // truncates
   virtual std::unique_ptr<Writer> append_file(const std::string& path) = 0;
   virtual void make_directories(const std::string& path) = 0;  // and its parents; existing is fine
+  // Of a file, which replaces one of that name, or of a directory, which replaces an empty one.
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove_file(const std::string& path) = 0;
+  virtual void remove_directory(const std::string& path) = 0;  // an empty one
   virtual void sync_directory(const std::string& path) = 0;
   virtual std::vector<std::string> list_directory(const std::string& path) = 0;  // names, sorted
+  // What a user without privileges may still write into the file system that holds `path`, a directory.
+  virtual Bytes free_space(const std::string& path) = 0;
 
   // Claims a path (the file is made if absent and stays); null if another process, or this one, has it.
   virtual std::unique_ptr<FileLock> try_lock(const std::string& path) = 0;

@@ -62,6 +62,27 @@ TEST_F(PosixEnvTest, WritesReadsAndListsFiles) {
   EXPECT_EQ(env_.list_directory(directory_), (std::vector<std::string>{"c"}));
 }
 
+TEST_F(PosixEnvTest, TwoPathsOfOneThingHaveOneRealPath) {
+  env_.make_directories(path("a/b"));
+  std::filesystem::create_directory_symlink(path("a"), path("link"));
+  EXPECT_EQ(env_.real_path(path("link/./b/../b/")), env_.real_path(path("a/b")));
+  EXPECT_NE(env_.real_path(path("a")), env_.real_path(path("a/b")));
+  EXPECT_EQ(error_of([&] { env_.real_path(path("nothing")); }).code(), ExitCode::kUsage);
+}
+
+TEST_F(PosixEnvTest, FreeSpaceAndReservations) {
+  EXPECT_GT(env_.free_space(directory_), Bytes{0});
+  const auto writer = env_.create_file(path("reserved"));
+  writer->reserve(Bytes{1 << 20});
+  writer->write_text("few");
+  writer->close();
+  EXPECT_EQ(env_.file_size(path("reserved")), 3);
+  EXPECT_EQ(error_of([&] { env_.remove_directory(directory_); }).component(), "files");  // it is not empty
+  env_.make_directories(path("empty"));
+  env_.remove_directory(path("empty"));
+  EXPECT_FALSE(env_.exists(path("empty")));
+}
+
 TEST_F(PosixEnvTest, ReadsFilesLargerThanAPiece) {
   std::string content(300000, 'x');
   for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 31);

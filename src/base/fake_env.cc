@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -25,53 +24,81 @@ std::span<const std::byte> bytes_of(const std::string& text) { return std::as_by
 
 }  // namespace
 
-struct FakeEnv::File {
-  std::string content;
-  std::string synced;  // what a power loss leaves
-};
-
 class FakeEnv::FakeWriter : public Writer {
  public:
-  FakeWriter(FakeEnv& env, std::string path, std::shared_ptr<File> file)
-      : env_(env), path_(std::move(path)), file_(std::move(file)), end_(file_->content.size()) {}
+  FakeWriter(FakeEnv& env, std::string path, FakeDisk::NodePointer file, bool appends)
+      : env_(env), path_(std::move(path)), file_(std::move(file)), start_(env_.starts_), appends_(appends) {}
 
   void write(std::span<const std::byte> data) override {
     const std::scoped_lock lock(env_.mutex_);
-    env_.count_operation("write", path_);
-    env_.write(*file_, path_, end_, data);
-    end_ += data.size();
+    begin("write");
+    if (appends_) end_ = FakeDisk::content(*file_).size();
+    const std::size_t fits = put(end_, data);
+    end_ += fits;
+    if (fits < data.size()) fail_for_space("write");
   }
   void write_at(std::int64_t offset, std::span<const std::byte> data) override {
     const std::scoped_lock lock(env_.mutex_);
-    env_.count_operation("write", path_);
-    env_.write(*file_, path_, static_cast<std::size_t>(offset), data);
+    begin("write");
+    if (put(static_cast<std::size_t>(offset), data) < data.size()) fail_for_space("write");
+  }
+  void reserve(Bytes bytes) override {
+    const std::scoped_lock lock(env_.mutex_);
+    begin("reserve room for");
+    if (bytes.count - FakeDisk::room(*file_) > env_.left_bytes()) fail_for_space("reserve room for");
+    FakeDisk::reserve(*file_, bytes.count);
   }
   void sync() override {
     const std::scoped_lock lock(env_.mutex_);
-    env_.count_operation("sync", path_);
-    file_->synced = file_->content;
+    try {
+      begin("sync");
+    } catch (const Error&) {
+      if (start_ == env_.starts_ && !env_.fail_all_after_) FakeDisk::fail_sync(*file_);
+      throw;
+    }
+    FakeDisk::sync(*file_);
   }
   void close() override {
     const std::scoped_lock lock(env_.mutex_);
-    env_.count_operation("close", path_);
+    if (std::exchange(closed_, true)) return;
+    env_.count_operation("close", path_, start_);
   }
 
  private:
+  void begin(std::string_view operation) {
+    env_.count_operation(operation, path_, start_);
+    if (closed_) fail(ExitCode::kStorage, operation, path_, "Bad file descriptor");
+  }
+  // Gives the bytes that the disk had room for.
+  std::size_t put(std::size_t offset, std::span<const std::byte> data) {
+    const std::int64_t more = static_cast<std::int64_t>(offset + data.size()) - FakeDisk::room(*file_);
+    const std::int64_t lacking = std::max<std::int64_t>(0, more - env_.left_bytes());
+    const std::size_t fits = data.size() - std::min(data.size(), static_cast<std::size_t>(lacking));
+    FakeDisk::write(*file_, offset, data.first(fits));
+    return fits;
+  }
+  [[noreturn]] void fail_for_space(std::string_view operation) const {
+    fail(ExitCode::kStorage, operation, path_, "No space left on device");
+  }
+
   FakeEnv& env_;
   std::string path_;
-  std::shared_ptr<File> file_;
-  std::size_t end_;
+  FakeDisk::NodePointer file_;
+  std::int64_t start_;
+  bool appends_;
+  bool closed_ = false;
+  std::size_t end_ = 0;
 };
 
 class FakeEnv::FakeReader : public RandomReader {
  public:
   FakeReader(FakeEnv& env, std::string path, std::string content)
-      : env_(env), path_(std::move(path)), content_(std::move(content)) {}
+      : env_(env), path_(std::move(path)), content_(std::move(content)), start_(env_.starts_) {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(content_.size()); }
   void read_at(std::int64_t offset, std::span<std::byte> out) const override {
     const std::scoped_lock lock(env_.mutex_);
-    env_.count_operation("read", path_);
+    env_.count_operation("read", path_, start_);
     const auto size = static_cast<std::int64_t>(content_.size());
     if (offset < 0 || offset > size || static_cast<std::int64_t>(out.size()) > size - offset) {
       fail(ExitCode::kStorage, "read", path_,
@@ -84,6 +111,7 @@ class FakeEnv::FakeReader : public RandomReader {
   FakeEnv& env_;
   std::string path_;
   std::string content_;
+  std::int64_t start_;
 };
 
 class FakeEnv::FakeMapping : public MappedFile {
@@ -100,13 +128,13 @@ FakeEnv::~FakeEnv() = default;
 
 void FakeEnv::put_file(const std::string& path, std::string_view content) {
   const std::scoped_lock lock(mutex_);
-  names_[path] = durable_names_[path] = std::make_shared<File>(File{std::string(content), std::string(content)});
+  disk_.put_file(path, content);
 }
 
 std::string FakeEnv::content(const std::string& path) {
   const std::scoped_lock lock(mutex_);
-  const auto found = names_.find(path);
-  return found == names_.end() ? "" : found->second->content;
+  const FakeDisk::NodePointer node = disk_.find(path);
+  return node == nullptr ? "" : FakeDisk::content(*node);
 }
 
 void FakeEnv::advance(Seconds duration) {
@@ -139,8 +167,21 @@ std::int64_t FakeEnv::operations() const {
 
 void FakeEnv::lose_power() {
   const std::scoped_lock lock(mutex_);
-  names_ = durable_names_;
-  for (auto& [path, file] : names_) file->content = file->synced;
+  disk_.lose_power();
+  restart();
+}
+
+CrashEffects FakeEnv::lose_power(std::uint64_t seed) {
+  const std::scoped_lock lock(mutex_);
+  const CrashEffects effects = disk_.lose_power(seed);
+  restart();
+  return effects;
+}
+
+void FakeEnv::restart() {
+  ++starts_;
+  failing_operation_ = 0;
+  locked_ = std::make_shared<std::set<std::string>>();
 }
 
 void FakeEnv::set_resident_memory(ResidentMemory memory) {
@@ -166,38 +207,62 @@ std::string FakeEnv::wall_time() {
 void FakeEnv::sleep(Seconds duration) { advance(duration); }
 
 bool FakeEnv::exists(const std::string& path) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (names_.contains(path)) return true;
-  }
-  return is_directory(path);
+  const std::scoped_lock lock(mutex_);
+  return disk_.find(path) != nullptr;
 }
 
 bool FakeEnv::is_directory(const std::string& path) {
   const std::scoped_lock lock(mutex_);
-  if (path == "." || path == "/" || directories_.contains(path)) return true;
-  const auto inside = names_.lower_bound(path + "/");
-  return inside != names_.end() && inside->first.starts_with(path + "/");
+  const FakeDisk::NodePointer node = disk_.find(path);
+  return node != nullptr && FakeDisk::is_directory(*node);
+}
+
+// There are no links, and the working directory is "/".
+std::string FakeEnv::real_path(const std::string& path) {
+  if (!exists(path)) fail(ExitCode::kUsage, "resolve", path, "No such file or directory");
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    const std::string name = path.substr(begin, end - begin);
+    if (name == "..") {
+      if (!names.empty()) names.pop_back();
+    } else if (!name.empty() && name != ".") {
+      names.push_back(name);
+    }
+    begin = end + 1;
+  }
+  return fmt::format("/{}", fmt::join(names, "/"));
 }
 
 std::int64_t FakeEnv::file_size(const std::string& path) {
+  constexpr std::string_view kOperation = "read the size of";
   const std::scoped_lock lock(mutex_);
-  return static_cast<std::int64_t>(find_file("read the size of", path)->content.size());
+  count_operation(kOperation, path);
+  return static_cast<std::int64_t>(FakeDisk::content(*disk_.file(kOperation, path)).size());
 }
 
 std::string FakeEnv::read_file(const std::string& path) {
   const std::scoped_lock lock(mutex_);
-  return find_file("read", path)->content;
+  count_operation("open", path);
+  return FakeDisk::content(*disk_.file("open", path));
 }
 
 std::unique_ptr<MappedFile> FakeEnv::map_file(const std::string& path) {
   const std::scoped_lock lock(mutex_);
-  return std::make_unique<FakeMapping>(find_file("map", path)->content);
+  count_operation("open", path);
+  return std::make_unique<FakeMapping>(FakeDisk::content(*disk_.file("open", path)));
 }
 
 std::unique_ptr<RandomReader> FakeEnv::open_reader(const std::string& path) {
   const std::scoped_lock lock(mutex_);
-  return std::make_unique<FakeReader>(*this, path, find_file("open", path)->content);
+  count_operation("open", path);
+  return std::make_unique<FakeReader>(*this, path, FakeDisk::content(*disk_.file("open", path)));
+}
+
+std::unique_ptr<Writer> FakeEnv::open_writer(std::string_view operation, const std::string& path, bool truncate) {
+  const std::scoped_lock lock(mutex_);
+  count_operation(operation, path);
+  return std::make_unique<FakeWriter>(*this, path, disk_.open_to_write(operation, path, truncate), !truncate);
 }
 
 std::unique_ptr<Writer> FakeEnv::create_file(const std::string& path) { return open_writer("create", path, true); }
@@ -207,48 +272,50 @@ std::unique_ptr<Writer> FakeEnv::append_file(const std::string& path) { return o
 void FakeEnv::make_directories(const std::string& path) {
   const std::scoped_lock lock(mutex_);
   count_operation("create the directory", path);
-  for (std::string prefix = path; prefix != "." && prefix != "/"; prefix = directory_name(prefix)) {
-    if (names_.contains(prefix)) fail(ExitCode::kUsage, "create the directory", path, "Not a directory");
-    directories_.insert(prefix);
-  }
+  disk_.make_directories(path);
 }
 
 void FakeEnv::rename(const std::string& from, const std::string& to) {
   const std::scoped_lock lock(mutex_);
-  const std::shared_ptr<File> file = find_file(fmt::format("rename to {}", to), from);
-  names_[to] = file;
-  names_.erase(from);
+  count_operation(fmt::format("rename {} to", from), to);
+  disk_.rename(from, to);
 }
 
 void FakeEnv::remove_file(const std::string& path) {
   const std::scoped_lock lock(mutex_);
-  find_file("remove", path);
-  names_.erase(path);
+  count_operation("remove", path);
+  disk_.remove_file(path);
+}
+
+void FakeEnv::remove_directory(const std::string& path) {
+  const std::scoped_lock lock(mutex_);
+  count_operation("remove", path);
+  disk_.remove_directory(path);
 }
 
 void FakeEnv::sync_directory(const std::string& path) {
   const std::scoped_lock lock(mutex_);
   count_operation("sync", path);
-  std::erase_if(durable_names_, [&](const auto& entry) { return directory_name(entry.first) == path; });
-  for (const auto& [name, file] : names_) {
-    if (directory_name(name) == path) durable_names_[name] = file;
-  }
+  disk_.sync_directory(path);
 }
 
 std::vector<std::string> FakeEnv::list_directory(const std::string& path) {
-  if (!is_directory(path)) fail(ExitCode::kUsage, "list", path, "No such file or directory");
   const std::scoped_lock lock(mutex_);
   count_operation("list", path);
-  std::set<std::string> found;
-  const std::string prefix = path == "." ? "" : path == "/" ? "/" : path + "/";
-  const auto add = [&](const std::string& name) {
-    if (name.size() > prefix.size() && name.starts_with(prefix)) {
-      found.insert(name.substr(prefix.size(), name.find('/', prefix.size()) - prefix.size()));
-    }
-  };
-  for (const auto& [name, file] : names_) add(name);
-  for (const std::string& name : directories_) add(name);
-  return {found.begin(), found.end()};
+  return FakeDisk::names(*disk_.directory("list", path));
+}
+
+Bytes FakeEnv::free_space(const std::string& path) {
+  constexpr std::string_view kOperation = "read the free space of";
+  const std::scoped_lock lock(mutex_);
+  count_operation(kOperation, path);
+  disk_.directory(kOperation, path);
+  return Bytes{left_bytes()};
+}
+
+std::int64_t FakeEnv::left_bytes() const {
+  if (byte_limit_ < 0) return std::int64_t{1} << 40;
+  return std::max<std::int64_t>(0, byte_limit_ - disk_.used_bytes());
 }
 
 ResidentMemory FakeEnv::resident_memory() {
@@ -257,17 +324,21 @@ ResidentMemory FakeEnv::resident_memory() {
 }
 
 std::int64_t FakeEnv::process_id() { return kProcessId; }
-std::unique_ptr<FileLock> FakeEnv::try_lock(const std::string& path) {
-  class Lock : public FileLock {
-   public:
-    Lock(std::shared_ptr<std::set<std::string>> held, std::string path)
-        : held_(std::move(held)), path_(std::move(path)) {}
-    ~Lock() override { held_->erase(path_); }
 
-   private:
-    std::shared_ptr<std::set<std::string>> held_;
-    std::string path_;
-  };
+class FakeEnv::Lock : public FileLock {
+ public:
+  Lock(std::shared_ptr<std::set<std::string>> held, std::string path)
+      : held_(std::move(held)), path_(std::move(path)) {}
+  ~Lock() override { held_->erase(path_); }
+
+ private:
+  std::shared_ptr<std::set<std::string>> held_;
+  std::string path_;
+};
+
+std::unique_ptr<FileLock> FakeEnv::try_lock(const std::string& path) {
+  const std::scoped_lock lock(mutex_);
+  disk_.open_to_write("lock", path, false);
   if (!locked_->insert(path).second) return nullptr;
   return std::make_unique<Lock>(locked_, path);
 }
@@ -283,34 +354,9 @@ void FakeEnv::count_operation(std::string_view operation, const std::string& pat
   }
 }
 
-std::shared_ptr<FakeEnv::File> FakeEnv::find_file(std::string_view operation, const std::string& path) {
+void FakeEnv::count_operation(std::string_view operation, const std::string& path, std::int64_t start) {
+  if (start != starts_) fail(ExitCode::kStorage, operation, path, "opened before the power was lost");
   count_operation(operation, path);
-  const auto found = names_.find(path);
-  if (found == names_.end()) fail(ExitCode::kUsage, operation, path, "No such file or directory");
-  return found->second;
-}
-
-std::unique_ptr<Writer> FakeEnv::open_writer(std::string_view operation, const std::string& path, bool truncate) {
-  const std::string directory = directory_name(path);
-  if (!is_directory(directory)) fail(ExitCode::kUsage, operation, path, "No such file or directory");
-  if (is_directory(path)) fail(ExitCode::kUsage, operation, path, "Is a directory");
-  const std::scoped_lock lock(mutex_);
-  count_operation(operation, path);
-  std::shared_ptr<File>& file = names_[path];
-  if (file == nullptr) file = std::make_shared<File>();
-  if (truncate) file->content.clear();
-  return std::make_unique<FakeWriter>(*this, path, file);
-}
-
-void FakeEnv::write(File& file, const std::string& path, std::size_t offset, std::span<const std::byte> data) {
-  const std::size_t end = std::max(file.content.size(), offset + data.size());
-  if (byte_limit_ >= 0) {
-    auto total = static_cast<std::int64_t>(end - file.content.size());
-    for (const auto& [name, other] : names_) total += static_cast<std::int64_t>(other->content.size());
-    if (total > byte_limit_) fail(ExitCode::kStorage, "write", path, "No space left on device");
-  }
-  file.content.resize(end);
-  if (!data.empty()) std::memcpy(file.content.data() + offset, data.data(), data.size());
 }
 
 }  // namespace trireme

@@ -1,10 +1,9 @@
 #pragma once
 
-// An Env in memory, for tests: files in a map, a clock that moves when told, a disk that fills, operations
-// that fail on demand, and a power loss that forgets what was never synced. Thread-safe.
+// An Env in memory, for tests: a disk (base/fake_disk.h) that fills, operations that fail on demand, a power loss that
+// forgets what was never synced or leaves any part of it, and a clock that moves when told. Thread-safe.
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "base/fake_disk.h"
 
 namespace trireme {
 
@@ -24,15 +24,20 @@ class FakeEnv : public Env {
   void put_file(const std::string& path, std::string_view content);  // durable at once, directories included
   std::string content(const std::string& path);                      // "" if there is no such file
   void advance(Seconds duration);                                    // moves now(), and wall_time() with it
-  // Writes that would bring the total size of all files beyond this fail with "no space left on device".
+  // The size of the disk: a write beyond it puts what there is room for and fails with "no space left on device". Room
+  // that was reserved for a file is taken from the others.
   void limit_bytes(std::int64_t limit);
   // Operations are those that can fail: reads, writes, syncs, closes, renames and so on, counted from 1 at
-  // this call. The n-th fails (or, for a crash, it and all after it, until the next call). 0 clears.
+  // this call. The n-th fails (or, for a crash, it and all after it, until the next call). 0 clears. A sync that fails
+  // alone loses what it had to make durable: no later sync does it.
   void fail_operation(std::int64_t n);
   void fail_from_operation(std::int64_t n);
   std::int64_t operations() const;  // since the last of these calls, or since construction
-  // Back to what a disk would hold: contents as last synced, names as of the last sync of their directory.
+  // Back to what the disk holds for certain: contents as last synced, names as of the last sync of their directory.
+  // Readers, writers and locks from before are dead; nothing fails on demand any more.
   void lose_power();
+  // The same, with some of that which was not synced: a random one of the states that FakeDisk::lose_power describes.
+  CrashEffects lose_power(std::uint64_t seed);
   void set_resident_memory(ResidentMemory memory);
 
   // Env. sleep() advances the clock and returns at once. A reader keeps the content that it opened.
@@ -41,6 +46,7 @@ class FakeEnv : public Env {
   void sleep(Seconds duration) override;
   bool exists(const std::string& path) override;
   bool is_directory(const std::string& path) override;
+  std::string real_path(const std::string& path) override;
   std::int64_t file_size(const std::string& path) override;
   std::string read_file(const std::string& path) override;
   std::unique_ptr<MappedFile> map_file(const std::string& path) override;
@@ -50,6 +56,8 @@ class FakeEnv : public Env {
   void make_directories(const std::string& path) override;
   void rename(const std::string& from, const std::string& to) override;
   void remove_file(const std::string& path) override;
+  void remove_directory(const std::string& path) override;
+  Bytes free_space(const std::string& path) override;
   void sync_directory(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
   ResidentMemory resident_memory() override;
@@ -64,21 +72,21 @@ class FakeEnv : public Env {
   bool stderr_is_terminal() override { return false; }
 
  private:
-  struct File;
   class FakeWriter;
   class FakeReader;
   class FakeMapping;
-  using Names = std::map<std::string, std::shared_ptr<File>>;
+  class Lock;
 
+  void restart();
   void count_operation(std::string_view operation, const std::string& path);
-  std::shared_ptr<File> find_file(std::string_view operation, const std::string& path);
+  // Of a handle of that start of the machine.
+  void count_operation(std::string_view operation, const std::string& path, std::int64_t start);
+  std::int64_t left_bytes() const;
   std::unique_ptr<Writer> open_writer(std::string_view operation, const std::string& path, bool truncate);
-  void write(File& file, const std::string& path, std::size_t offset, std::span<const std::byte> data);
 
   mutable std::mutex mutex_;
-  Names names_;
-  Names durable_names_;
-  std::set<std::string> directories_;
+  FakeDisk disk_;
+  std::int64_t starts_ = 1;  // of the machine: one more after each power loss
   double clock_ = 0;
   double tick_ = 0;
   std::int64_t byte_limit_ = -1;

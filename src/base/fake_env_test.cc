@@ -33,6 +33,13 @@ TEST(FakeEnvTest, FilesAndDirectories) {
   EXPECT_FALSE(env.exists("run/c"));
 }
 
+TEST(FakeEnvTest, TwoPathsOfOneThingHaveOneRealPath) {
+  FakeEnv env;
+  env.put_file("a/b/c", "");
+  EXPECT_EQ(env.real_path("./a//b/../b/"), "/a/b");
+  EXPECT_THROW(env.real_path("a/d"), Error);
+}
+
 TEST(FakeEnvTest, ReadersWritersAndMappings) {
   FakeEnv env;
   const auto writer = env.create_file("f");

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -174,6 +175,13 @@ class PosixWriter : public Writer {
       offset += put;
     }
   }
+  void reserve(Bytes bytes) override {
+    if (bytes.count <= 0) return;
+    if (retry_interrupted([&] { return ::fallocate(file_.number(), FALLOC_FL_KEEP_SIZE, 0, bytes.count); }) == 0)
+      return;
+    if (errno == EOPNOTSUPP || errno == ENOSYS) return;
+    fail(fmt::format("reserve {} for", format_bytes(bytes)), file_.path());
+  }
   void sync() override {
     if (retry_interrupted([&] { return ::fsync(file_.number()); }) != 0) fail("sync", file_.path());
   }
@@ -244,6 +252,11 @@ class PosixEnv : public Env {
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
   }
+  std::string real_path(const std::string& path) override {
+    const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
+    if (real == nullptr) fail("resolve", path);
+    return real.get();
+  }
   std::int64_t file_size(const std::string& path) override {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) fail("read the size of", path);
@@ -296,6 +309,14 @@ class PosixEnv : public Env {
   }
   void remove_file(const std::string& path) override {
     if (::unlink(path.c_str()) != 0) fail("remove", path);
+  }
+  void remove_directory(const std::string& path) override {
+    if (::rmdir(path.c_str()) != 0) fail("remove", path);
+  }
+  Bytes free_space(const std::string& path) override {
+    struct statvfs status {};
+    if (::statvfs(path.c_str(), &status) != 0) fail("read the free space of", path);
+    return Bytes{static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize)};
   }
   void sync_directory(const std::string& path) override {
     const Descriptor directory(path, O_RDONLY | O_DIRECTORY, "sync");
