@@ -6,14 +6,14 @@
 
 #include "cli/plan_commands.h"
 #include "cli/plan_values.h"
-#include "planner/checkpoint_interval.h"
+#include "plan/checkpoint_interval.h"
 #include "report/plot.h"
 
 namespace trireme::cli {
 namespace {
 
-using planner::FailureModel;
-using planner::Waste;
+using plan::FailureModel;
+using plan::Waste;
 
 struct Options {
   std::string cost, mtbf, restart, interval, step;
@@ -72,12 +72,13 @@ Seconds round_step(double most) {
   return step;
 }
 
-// Round times within eight times of Young's interval either way; simple multiples of it where there is none.
+// Round times within `kSpan` times of Young's interval either way; simple multiples of it where there is none.
+constexpr double kSpan = 9;
 std::vector<Seconds> sensible_intervals(const FailureModel& model) {
-  const double young = planner::young_interval(model).count;
+  const double young = plan::young_interval(model).count;
   std::vector<Seconds> intervals;
   for (const RoundTime& time : kRoundTimes) {
-    if (time.seconds >= young / 8 && time.seconds <= young * 8) intervals.push_back({time.seconds});
+    if (time.seconds >= young / kSpan && time.seconds <= young * kSpan) intervals.push_back({time.seconds});
   }
   if (!intervals.empty()) return intervals;
   for (double factor : {0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0}) intervals.push_back({factor * young});
@@ -103,7 +104,7 @@ Question read(const Options& options) {
   question.model.mtbf = positive_seconds("--mtbf", options.mtbf, "50h");
   question.model.restart = seconds_or_zero("--restart", options.restart);
   question.intervals = options.interval.empty() ? sensible_intervals(question.model) : read_intervals(options.interval);
-  question.step = options.step.empty() ? round_step(planner::young_interval(question.model).count / 20)
+  question.step = options.step.empty() ? round_step(plan::young_interval(question.model).count / 20)
                                        : positive_seconds("--step", options.step, "5min");
   return question;
 }
@@ -112,33 +113,33 @@ Json to_json(const Question& question) {
   const FailureModel& model = question.model;
   Json intervals = Json::array();
   for (Seconds interval : question.intervals) {
-    const Waste waste = planner::waste_at(model, interval);
+    const Waste waste = plan::waste_at(model, interval);
     intervals.push_back(Json::object({{"interval_s", interval.count},
                                       {"checkpoint_fraction", waste.checkpoint_fraction},
                                       {"lost_fraction", waste.lost_fraction},
                                       {"waste_fraction", waste.waste_fraction},
-                                      {"goodput", planner::goodput(model, interval)}}));
+                                      {"goodput", plan::goodput(model, interval)}}));
   }
-  const Seconds swept = planner::swept_interval(model, question.step);
-  const Seconds exact = planner::exact_interval(model);
+  const Seconds swept = plan::swept_interval(model, question.step);
+  const Seconds exact = plan::exact_interval(model);
   return Json::object({{"cost_s", model.cost.count},
                        {"mtbf_s", model.mtbf.count},
                        {"restart_s", model.restart.count},
                        {"intervals", intervals},
-                       {"young_s", planner::young_interval(model).count},
-                       {"daly_s", planner::daly_interval(model).count},
+                       {"young_s", plan::young_interval(model).count},
+                       {"daly_s", plan::daly_interval(model).count},
                        {"exact_s", exact.count},
                        {"step_s", question.step.count},
                        {"swept_s", swept.count},
-                       {"swept_waste_fraction", planner::waste_at(model, swept).waste_fraction},
-                       {"goodput", planner::goodput(model, exact)}});
+                       {"swept_waste_fraction", plan::waste_at(model, swept).waste_fraction},
+                       {"goodput", plan::goodput(model, exact)}});
 }
 
 void print_row(const FailureModel& model, std::string_view name, Seconds interval) {
-  const Waste waste = planner::waste_at(model, interval);
+  const Waste waste = plan::waste_at(model, interval);
   fmt::print("{:<10}{:>12}{:>12}{:>13}{:>12}{:>12}\n", name, format_seconds(interval),
              percent(waste.checkpoint_fraction, 3), percent(waste.lost_fraction, 3), percent(waste.waste_fraction, 3),
-             percent(planner::goodput(model, interval), 2));
+             percent(plan::goodput(model, interval), 2));
 }
 
 void print_tables(const Question& question) {
@@ -148,10 +149,10 @@ void print_tables(const Question& question) {
   fmt::print("{:<10}{:>12}{:>12}{:>13}{:>12}{:>12}\n", "", "interval", "saving", "lost work", "waste", "goodput");
   for (Seconds interval : question.intervals) print_row(model, "", interval);
   fmt::print("\n");
-  print_row(model, "Young", planner::young_interval(model));
-  print_row(model, "Daly", planner::daly_interval(model));
-  print_row(model, "exact", planner::exact_interval(model));
-  print_row(model, "swept", planner::swept_interval(model, question.step));
+  print_row(model, "Young", plan::young_interval(model));
+  print_row(model, "Daly", plan::daly_interval(model));
+  print_row(model, "exact", plan::exact_interval(model));
+  print_row(model, "swept", plan::swept_interval(model, question.step));
   fmt::print(
       "\nwaste: cost / interval + interval / 2 MTBF, to first order; swept: the best of it in steps of {}\n"
       "goodput: work / wall time with restarts and failed saves (Daly's complete model); exact: its best interval\n",
@@ -160,12 +161,12 @@ void print_tables(const Question& question) {
 
 std::string curve_plot(const Question& question) {
   const FailureModel& model = question.model;
-  const double young = planner::young_interval(model).count;
+  const double young = plan::young_interval(model).count;
   report::Plot plot{.x_label = "interval between saves, log scale", .y_label = "waste", .y_unit = " %"};
   const auto point = [&](Seconds interval) {
-    return report::PlotPoint{interval.count, 100 * planner::waste_at(model, interval).waste_fraction};
+    return report::PlotPoint{interval.count, 100 * plan::waste_at(model, interval).waste_fraction};
   };
-  for (const Waste& waste : planner::waste_curve(model, {young / 10}, {young * 10}, 2 * plot.width)) {
+  for (const Waste& waste : plan::waste_curve(model, {young / 10}, {young * 10}, 2 * plot.width)) {
     plot.curve.push_back(point(waste.interval));
   }
   for (const RoundTime& time : kRoundTimes) plot.x_ticks.push_back({time.seconds, time.text});
@@ -173,8 +174,8 @@ std::string curve_plot(const Question& question) {
     plot.marks.push_back({"○", point(question.intervals[i]), i == 0 ? "the intervals of the table" : ""});
   }
   for (const auto& [name, interval] :
-       {std::pair("Young", planner::young_interval(model)), std::pair("Daly", planner::daly_interval(model)),
-        std::pair("exact", planner::exact_interval(model))}) {
+       {std::pair("Young", plan::young_interval(model)), std::pair("Daly", plan::daly_interval(model)),
+        std::pair("exact", plan::exact_interval(model))}) {
     plot.marks.push_back({"◆", point(interval), fmt::format("{} {}", name, format_seconds(interval))});
   }
   return report::draw_plot(plot);

@@ -20,6 +20,7 @@ struct Options {
   RunFlags run;
   LayoutFlags layout;
   std::string params, ranks, device_memory;
+  bool checkpoints = false;
   bool json = false;
 };
 
@@ -94,6 +95,7 @@ void refuse_beside_parameters(const Options& options) {
       {layout, value},           {"--cluster", run.cluster},   {"--devices", run.devices},
       {"--batch", run.batch},    {"--sequence", run.sequence}, {"--calibration", run.calibration},
       {"--framework", framework}};
+  if (options.checkpoints) refuse("--checkpoints", "", "says nothing about --params", "leave it out, or give a model");
   for (const auto& [flag, text] : flags) {
     if (!text.empty()) refuse(flag, text, "says nothing about --params", "leave it out, or give a model");
   }
@@ -157,7 +159,7 @@ constexpr std::int64_t kMostWalked = 1 << 17;
 
 // The engine's own layers: the walk through the program that the engine would run, on the first and the last tensor
 // rank of each stage. Other frameworks, and steps too long to walk: the closed form.
-std::vector<StageRow> stage_rows(const planner::Problem& problem, const Choice& choice) {
+std::vector<StageRow> training_rows(const planner::Problem& problem, const Choice& choice) {
   std::vector<StageRow> rows;
   const plan::Layout layout = choice.layout();
   const std::int64_t layers = problem.config.layers * (problem.global_batch / (choice.micro_batch * choice.dp));
@@ -184,15 +186,30 @@ std::vector<StageRow> stage_rows(const planner::Problem& problem, const Choice& 
   return rows;
 }
 
-const StageRow& worst_of(const std::vector<StageRow>& rows) {
-  return *std::ranges::max_element(rows, {}, [](const StageRow& row) { return row.memory.total(); });
-}
-
 struct Question {
   planner::Problem problem;
   Choice choice;
   double memory = 0;
+  bool checkpoints = false;
 };
+
+// With what asynchronous saves hold through the run, where they are asked about.
+std::vector<StageRow> stage_rows(const Question& question, const Choice& choice) {
+  std::vector<StageRow> rows = training_rows(question.problem, choice);
+  if (!question.checkpoints) return rows;
+  const model::ParameterTable table = model::make_parameter_table(question.problem.config);
+  for (StageRow& row : rows) {
+    const Bytes staging = allocation_size(
+        plan::checkpoint_staging_bytes(table, choice.layout(), row.rank, plan::CheckpointStaging::kSnapshot));
+    row.memory[MemoryClass::kCheckpointStaging] += static_cast<double>(staging.count);
+    row.memory.ledger += static_cast<double>(staging.count);
+  }
+  return rows;
+}
+
+const StageRow& worst_of(const std::vector<StageRow>& rows) {
+  return *std::ranges::max_element(rows, {}, [](const StageRow& row) { return row.memory.total(); });
+}
 
 // As many sequences as fill the pipeline with micro-batches.
 std::string filling_batch(const Options& options, const Choice& choice) {
@@ -227,7 +244,10 @@ Question read_question(Options& options, Env& env) {
   if (!degrees && degrees.failure().option.rfind("layout.", 0) == 0) refuse_layout(degrees.failure());
   if (options.run.batch.empty()) options.run.batch = filling_batch(options, choice);
   const cluster::Cluster cluster = given ? *given : plain_cluster(choice.world(), memory);
-  Question question{.problem = options.run.problem(env, config, cluster), .choice = choice, .memory = memory};
+  Question question{.problem = options.run.problem(env, config, cluster),
+                    .choice = choice,
+                    .memory = memory,
+                    .checkpoints = options.checkpoints};
   if (memory <= 0 && given) question.memory = static_cast<double>(cluster.device.memory.count);
   if (!given && wanted.allow_slow_tp) {
     refuse("--allow-slow-tp", "", "without a cluster there are no hosts to leave", "give --cluster, or leave it out");
@@ -296,8 +316,8 @@ Json zero_list(const Question& question) {
     Choice choice = question.choice;
     choice.zero = zero;
     choice.reduce = plan::default_reduce(zero);
-    list.push_back(Json::object(
-        {{"stage", zero}, {"bytes_per_rank", worst_of(stage_rows(question.problem, choice)).memory.total()}}));
+    list.push_back(
+        Json::object({{"stage", zero}, {"bytes_per_rank", worst_of(stage_rows(question, choice)).memory.total()}}));
   }
   return list;
 }
@@ -326,7 +346,7 @@ Json to_json(const Question& question, const std::vector<StageRow>& rows, const 
 
 ExitCode plan_model_memory(Options& options, Env& env) {
   const Question question = read_question(options, env);
-  const std::vector<StageRow> rows = stage_rows(question.problem, question.choice);
+  const std::vector<StageRow> rows = stage_rows(question, question.choice);
   const Smallest smallest = question.memory > 0 ? smallest_world(question, options.layout.read()) : Smallest{};
   if (options.json) {
     fmt::print("{}\n", to_json(question, rows, smallest).dump(2));
@@ -349,6 +369,7 @@ void declare_plan_memory(Command& plan, Env& env) {
   command.option("params", options->params, "a number of parameters instead of a model: 7B");
   command.option("ranks", options->ranks, "data-parallel ranks that share the state of --params");
   command.option("device-memory", options->device_memory, "of one device: says whether it fits");
+  command.flag("checkpoints", options->checkpoints, "with the copy of the state that asynchronous checkpoints need");
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples(
       "  trireme plan memory --params 7B --ranks 8 --device-memory 80GB\n"

@@ -26,6 +26,7 @@ constexpr StaticKindName kStaticKinds[] = {
     {StaticKind::kRowTerms, "terms of the softmax"},
     {StaticKind::kLosses, "losses"},
     {StaticKind::kWorkspace, "workspace"},
+    {StaticKind::kCheckpointStaging, "checkpoint staging"},
 };
 
 void check_compute(const RunInputs& inputs) {
@@ -55,6 +56,8 @@ class StaticList {
     if (head) add_loss();
     add(MemoryClass::kWorkspace, StaticKind::kWorkspace, -1,
         workspace_bytes(table_.config, layout_, batch_, inputs_, rank_));
+    add(MemoryClass::kCheckpointStaging, StaticKind::kCheckpointStaging, -1,
+        checkpoint_staging_bytes(table_, layout_, rank_, inputs_.checkpoints));
     return std::move(list_);
   }
 

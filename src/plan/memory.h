@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/ledger.h"
+#include "plan/checkpoint_tiles.h"
 #include "plan/program.h"
 
 namespace trireme::plan {
@@ -25,6 +26,7 @@ struct RunInputs {
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
   bool masked_targets = false;                // some targets bear no loss, so replicas count those that do
   Backend backend = Backend::kThreads;
+  CheckpointStaging checkpoints = CheckpointStaging::kNone;
   std::vector<int> host_of = {};  // by world rank, the number of its host; empty: all on one. For kHierarchical alone
 };
 
@@ -47,10 +49,11 @@ enum class StaticKind {
   kTargets,           // the same of targets (ranks that hold the head)
   kEvaluationInputs,  // of one micro-batch, where validation happens between steps
   kEvaluationTargets,
-  kLogits,     // [logit_rows, local vocabulary] (head ranks)
-  kRowTerms,   // [3, logit_rows]
-  kLosses,     // [T]
-  kWorkspace,  // workspace_bytes()
+  kLogits,             // [logit_rows, local vocabulary] (head ranks)
+  kRowTerms,           // [3, logit_rows]
+  kLosses,             // [T]
+  kWorkspace,          // workspace_bytes()
+  kCheckpointStaging,  // checkpoint_staging_bytes()
 };
 std::string_view static_kind_name(StaticKind kind);
 // Of a shard unit's part of kGradients: a multiple of kScalarBlock.

@@ -137,6 +137,11 @@ Interval zero_shard(const ShardUnit& unit, int dp, int dp_index) {
   return {each * dp_index, each * (dp_index + 1)};
 }
 
+Interval updated_part(const ShardUnit& unit, const Layout& layout, int dp_index) {
+  if (layout.zero == 0) return {0, unit.elements};
+  return zero_shard(unit, layout.dp, dp_index);
+}
+
 Interval kept_weights(const ShardUnit& unit, const Layout& layout, int dp_index) {
   if (layout.zero < 3 || layout.dp == 1) return {0, unit.elements};
   return zero_shard(unit, layout.dp, dp_index);

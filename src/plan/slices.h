@@ -85,6 +85,9 @@ Interval zero_shard(const ShardUnit& unit, int dp, int dp_index);
 Interval kept_weights(const ShardUnit& unit, const Layout& layout, int dp_index);
 Interval kept_weights(const ShardUnit& unit, const LocalTensor& tensor, const Layout& layout, int dp_index);
 
+// The part that it updates, and has moments of: its shard under ZeRO >= 1, else all.
+Interval updated_part(const ShardUnit& unit, const Layout& layout, int dp_index);
+
 // Elements of the token embedding that the two holders of a tied one exchange: all of the local tensor, or (`sharded`
 // and dp > 1) the part of it inside the owner's shard, which may be empty. `unit` is the embedding's own or the tied
 // head's, which lie alike.

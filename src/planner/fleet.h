@@ -4,9 +4,12 @@
 
 #include <cstdint>
 
-#include "planner/checkpoint_interval.h"
+#include "plan/checkpoint_interval.h"
 
 namespace trireme::planner {
+
+// device_mtbf / devices, of a job that needs all of them.
+Seconds job_mtbf(Seconds device_mtbf, std::int64_t devices);
 
 struct Fleet {
   std::int64_t devices = 0;
@@ -14,7 +17,7 @@ struct Fleet {
   Seconds duration;  // of the run's compute, without waste
 };
 struct FleetForecast {
-  Seconds job_mtbf;       // device_mtbf / devices
+  Seconds job_mtbf;
   double failures = 0;    // expected in `duration`
   double no_failure = 0;  // probability that none happens in `duration`
   Seconds interval;       // exact optimum for `cost`

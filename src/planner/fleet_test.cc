@@ -19,9 +19,9 @@ TEST(Fleet, FourThousandDevicesForThreeWeeks) {
 
 TEST(Fleet, GoodputIsThatOfTheCheckpointModel) {
   const FleetForecast forecasted = forecast(kFleet, {180}, {600});
-  const FailureModel model{{180}, forecasted.job_mtbf, {600}};
-  EXPECT_EQ(forecasted.interval, exact_interval(model));
-  EXPECT_EQ(forecasted.goodput, goodput(model, forecasted.interval));
+  const plan::FailureModel model{{180}, forecasted.job_mtbf, {600}};
+  EXPECT_EQ(forecasted.interval, plan::exact_interval(model));
+  EXPECT_EQ(forecasted.goodput, plan::goodput(model, forecasted.interval));
   EXPECT_DOUBLE_EQ(forecasted.wall.count * forecasted.goodput, kFleet.duration.count);
 }
 
@@ -29,6 +29,12 @@ TEST(Fleet, RatesAdd) {
   Fleet twice = kFleet;
   twice.devices *= 2;
   EXPECT_DOUBLE_EQ(forecast(twice, {180}, {0}).failures, 2 * forecast(kFleet, {180}, {0}).failures);
+}
+
+TEST(Fleet, AJobFailsAsOftenAsItsDevicesTogether) {
+  EXPECT_DOUBLE_EQ(job_mtbf({50677 * 3600.0}, 16384).count, 50677 * 3600.0 / 16384);
+  EXPECT_EQ(job_mtbf({7}, 1).count, 7);
+  EXPECT_THROW(job_mtbf({7}, 0), InternalError);
 }
 
 TEST(Fleet, HopelessFleetsHaveNoEnd) {

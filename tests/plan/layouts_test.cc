@@ -151,8 +151,9 @@ TEST(PlanMemory, IsTheLedgerOfTheRun) {
       const std::string what = std::string(config).substr(0, 24) + " recompute " + recompute;
       const Json dry = json_of(fmt::format("train '{}' --dry-run --layout.recompute {}", run, recompute));
       const Json planned = json_of(
-          fmt::format("plan memory '{}' --precision fp32 --sequence 40 --batch 6 --micro-batch 2 --recompute {}", model,
-                      recompute));
+          fmt::format("plan memory '{}' --precision fp32 --sequence 40 --batch 6 --micro-batch 2 --recompute {} "
+                      "--checkpoints",
+                      model, recompute));
       EXPECT_EQ(number(planned, "parameters"), number(dry, "parameters"));
       const Json& stage = at(planned, "stages").as_array().at(0);
       expect_same_ledger(at(stage, "memory"), at(dry, "predicted"), what);

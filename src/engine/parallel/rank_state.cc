@@ -64,6 +64,8 @@ Buffer& RankState::slot(StaticKind kind, int shard_unit) {
   switch (kind) {
     case StaticKind::kStaging:
       break;
+    case StaticKind::kCheckpointStaging:
+      return checkpoint_staging_;
     case StaticKind::kWeights:
       return units_[static_cast<std::size_t>(shard_unit)].weights;
     case StaticKind::kGradients:
@@ -154,9 +156,7 @@ TensorView RankState::gradient(TensorRef ref, int micro_batch) {
 }
 
 plan::Interval RankState::owned(int index) const {
-  const plan::ShardUnit& shard = shard_unit(index);
-  if (run_.layout.zero == 0 || run_.layout.dp == 1) return {0, shard.elements};
-  return plan::zero_shard(shard, run_.layout.dp, plan::coordinates_of(run_.layout, run_.rank).dp);
+  return plan::updated_part(shard_unit(index), run_.layout, plan::coordinates_of(run_.layout, run_.rank).dp);
 }
 
 plan::Interval RankState::kept(int index) const {

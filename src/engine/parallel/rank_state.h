@@ -67,6 +67,11 @@ class RankState {
   void load_tokens(int micro_batch, bool evaluation, std::span<const std::int32_t> inputs,
                    std::span<const std::int32_t> targets);
 
+  // Host memory for checkpoints: plan::checkpoint_staging_bytes().
+  std::span<std::byte> checkpoint_staging() {
+    return {checkpoint_staging_.data(), static_cast<std::size_t>(checkpoint_staging_.bytes().count)};
+  }
+
   nn::LossBuffers loss_buffers();
   nn::Workspace& workspace() { return workspace_; }
   kernels::ConstTensorView rotary() const { return rotary_; }
@@ -98,7 +103,7 @@ class RankState {
   kernels::Buffer gradients_;                            // of all shard units, one after the other
   kernels::Buffer master_weights_;
   kernels::Buffer inputs_, targets_, evaluation_inputs_, evaluation_targets_;
-  kernels::Buffer logits_, row_terms_, losses_, workspace_buffer_;
+  kernels::Buffer logits_, row_terms_, losses_, workspace_buffer_, checkpoint_staging_;
   nn::Workspace workspace_{nullptr, Bytes{}};
   kernels::ConstTensorView rotary_;
   std::vector<std::vector<TensorRef>> weight_refs_;  // by unit, role

@@ -1,4 +1,4 @@
-#include "planner/checkpoint_interval.h"
+#include "plan/checkpoint_interval.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace trireme::planner {
+namespace trireme::plan {
 namespace {
 
 constexpr int kMaxIterations = 100;
@@ -118,4 +118,4 @@ std::vector<Waste> waste_curve(const FailureModel& model, Seconds from, Seconds 
   return curve;
 }
 
-}  // namespace trireme::planner
+}  // namespace trireme::plan

@@ -1,11 +1,11 @@
-#include "planner/checkpoint_interval.h"
+#include "plan/checkpoint_interval.h"
 
 #include <cmath>
 #include <numbers>
 
 #include <gtest/gtest.h>
 
-namespace trireme::planner {
+namespace trireme::plan {
 namespace {
 
 constexpr double kMinute = 60;
@@ -118,4 +118,4 @@ TEST(Checks, RefuseWhatHasNoAnswer) {
 }
 
 }  // namespace
-}  // namespace trireme::planner
+}  // namespace trireme::plan

@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 
-namespace trireme::planner {
+namespace trireme::plan {
 
 struct FailureModel {
   Seconds cost;
@@ -43,4 +43,4 @@ double goodput(const FailureModel& model, Seconds interval);  // T_solve / T_wal
 // Points of the U-curve: `count` intervals, evenly spaced in the logarithm from `from` to `to`.
 std::vector<Waste> waste_curve(const FailureModel& model, Seconds from, Seconds to, int count);
 
-}  // namespace trireme::planner
+}  // namespace trireme::plan
