@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors_writer.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -12,6 +13,16 @@ namespace {
 
 constexpr std::size_t kHeaderAlignment = 8;
 
+Json entry_of(const TensorSpec& tensor, std::int64_t begin, std::int64_t end) {
+  Json shape = Json::array();
+  for (const std::int64_t size : tensor.shape) shape.push_back(size);
+  return Json::object({{"dtype", dtype_name(tensor.dtype)},
+                       {"shape", std::move(shape)},
+                       {"data_offsets", Json(Json::Array{begin, end})}});
+}
+
+}  // namespace
+
 std::int64_t bytes_of(const TensorSpec& tensor) {
   std::int64_t bytes = dtype_size(tensor.dtype);
   for (const std::int64_t size : tensor.shape) {
@@ -21,17 +32,20 @@ std::int64_t bytes_of(const TensorSpec& tensor) {
   return bytes;
 }
 
-Json entry_of(const TensorSpec& tensor, std::int64_t begin, std::int64_t end) {
-  Json shape = Json::array();
-  for (const std::int64_t size : tensor.shape) shape.push_back(size);
-  return Json::object({{"dtype", dtype_name(tensor.dtype)},
-                       {"shape", std::move(shape)},
-                       {"data_offsets", Json(Json::Array{begin, end})}});
-}
-
-// The length and the padded JSON.
-std::string header_bytes(const Json& header) {
-  std::string text = header.dump();
+std::string safetensors_header(std::span<const TensorSpec> tensors, const Metadata& metadata) {
+  Json::Object header;
+  Json texts = Json::object();
+  for (const auto& [key, value] : metadata) texts[key] = value;
+  header.emplace_back("__metadata__", std::move(texts));
+  std::set<std::string_view> names = {"__metadata__"};
+  std::int64_t at = 0;
+  for (const TensorSpec& tensor : tensors) {
+    TRIREME_CHECK(names.insert(tensor.name).second, "tensor \"{}\" twice, or reserved", tensor.name);
+    const std::int64_t end = checked_add(at, bytes_of(tensor));
+    header.emplace_back(tensor.name, entry_of(tensor, at, end));
+    at = end;
+  }
+  std::string text = Json(std::move(header)).dump();
   text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
   TRIREME_CHECK_LE(static_cast<std::int64_t>(text.size()), kSafetensorsHeaderLimit);
   std::string length;
@@ -39,29 +53,17 @@ std::string header_bytes(const Json& header) {
   return length + text;
 }
 
-}  // namespace
-
 SafetensorsWriter::SafetensorsWriter(Env& env, const std::string& path, std::vector<TensorSpec> tensors,
                                      const Metadata& metadata)
     : file_(env, path) {
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const TensorSpec& a, const TensorSpec& b) { return dtype_size(a.dtype) > dtype_size(b.dtype); });
-  Json::Object header;
-  Json texts = Json::object();
-  for (const auto& [key, value] : metadata) texts[key] = value;
-  header.emplace_back("__metadata__", std::move(texts));
-  std::int64_t at = 0;
+  const std::string bytes = safetensors_header(tensors, metadata);
+  auto at = static_cast<std::int64_t>(bytes.size());
   for (const TensorSpec& tensor : tensors) {
     const std::int64_t end = checked_add(at, bytes_of(tensor));
-    const bool added = parts_.emplace(tensor.name, Part{tensor.dtype, at, end}).second;
-    TRIREME_CHECK(added && tensor.name != "__metadata__", "tensor \"{}\" twice, or reserved", tensor.name);
-    header.emplace_back(tensor.name, entry_of(tensor, at, end));
+    parts_.emplace(tensor.name, Part{tensor.dtype, at, end});
     at = end;
-  }
-  const std::string bytes = header_bytes(Json(std::move(header)));
-  for (auto& [name, part] : parts_) {
-    part.next += static_cast<std::int64_t>(bytes.size());
-    part.end += static_cast<std::int64_t>(bytes.size());
   }
   file_.writer().write_text(bytes);
 }

@@ -22,6 +22,12 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;
 };
 
+// The beginning of a file whose tensors lie one after another in this order: the header's length and its JSON, padded
+// with blanks to a multiple of 8. Names must be distinct (InternalError).
+std::string safetensors_header(std::span<const TensorSpec> tensors, const Metadata& metadata = {{"format", "pt"}});
+// Of the tensor's data.
+std::int64_t bytes_of(const TensorSpec& tensor);
+
 // Writes one file. The header is written first, so all tensors are named at the start; data then come tensor
 // by tensor, in any order, a tensor in one or more pieces. The file appears, durable, with finish().
 class SafetensorsWriter {

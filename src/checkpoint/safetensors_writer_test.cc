@@ -108,6 +108,7 @@ TEST(SafetensorsWriterTest, AtomicAtEveryOperation) {
     for (std::int64_t n = 1; n <= operations; ++n) {
       FakeEnv env;
       env.make_directories("d");
+      env.sync_directory(".");
       write(env, 1.0f);
       env.fail_from_operation(n);
       EXPECT_THROW(write(env, 2.0f), Error) << n;

@@ -1,0 +1,178 @@
+#include "checkpoint/store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kPartial = ".partial";
+constexpr std::string_view kAside = ".aside";
+
+// Names that this program gives; another number of leading zeros is another's.
+bool is_complete_name(const std::string& name) {
+  const std::optional<std::int64_t> step = step_of_name(name);
+  return step && name == name_of_step(*step);
+}
+
+bool is_partial_name(const std::string& name) {
+  return name.ends_with(kPartial) && is_complete_name(name.substr(0, name.size() - kPartial.size()));
+}
+
+bool is_aside_name(const std::string& name) {
+  const std::size_t at = name.find(kAside);
+  if (at == std::string::npos || !is_complete_name(name.substr(0, at))) return false;
+  const std::string number = name.substr(at + kAside.size());
+  return number.empty() ||
+         (number.size() > 1 && number[0] == '.' && number.find_first_not_of("0123456789", 1) == std::string::npos);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> step_of_name(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  if (name.empty() || name.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc()) return std::nullopt;
+  return step;
+}
+
+std::string name_of_step(std::int64_t step) {
+  TRIREME_CHECK_GE(step, 0);
+  return fmt::format("{}{:08}", kPrefix, step);
+}
+
+std::string shard_name(int index) { return fmt::format("part-{:05}.safetensors", index); }
+
+Store::Store(Env& env, std::string directory) : env_(env), directory_(std::move(directory)) {}
+
+std::string Store::path_of(std::int64_t step) const { return join_path(directory_, name_of_step(step)); }
+std::string Store::partial_path_of(std::int64_t step) const { return fmt::format("{}{}", path_of(step), kPartial); }
+
+std::vector<std::string> Store::names(bool (*is_wanted)(const std::string&)) const {
+  std::vector<std::string> found;
+  if (!env_.is_directory(directory_)) return found;
+  for (std::string& name : env_.list_directory(directory_)) {
+    if (is_wanted(name) && env_.is_directory(join_path(directory_, name))) found.push_back(std::move(name));
+  }
+  return found;
+}
+
+std::vector<std::int64_t> Store::steps() const {
+  std::vector<std::int64_t> found;
+  for (const std::string& name : names(is_complete_name)) found.push_back(*step_of_name(name));
+  std::sort(found.begin(), found.end());  // names with more digits come first
+  return found;
+}
+
+void Store::remove_tree(const std::string& path) {
+  for (const std::string& name : env_.list_directory(path)) env_.remove_file(join_path(path, name));
+  env_.remove_directory(path);
+}
+
+void Store::remove_partial() {
+  for (const std::string& name : names(is_partial_name)) remove_tree(join_path(directory_, name));
+}
+
+// Directories made here are made durable by their parents' syncs. The parent of directory_ is synced even where that
+// existed: a start that was killed may have made it and no more.
+void Store::make_directory() {
+  if (durable_) return;
+  std::vector<std::string> parents = {directory_name(directory_)};
+  while (!env_.exists(parents.back())) parents.push_back(directory_name(parents.back()));
+  env_.make_directories(directory_);
+  for (auto parent = parents.rbegin(); parent != parents.rend(); ++parent) env_.sync_directory(*parent);
+  durable_ = true;
+}
+
+void Store::begin(std::int64_t step) {
+  make_directory();
+  for (const std::string& path : {path_of(step), partial_path_of(step)}) {
+    if (!env_.exists(path) || env_.is_directory(path)) continue;
+    throw Error(ExitCode::kStorage, "checkpoint", fmt::format("save step {}", step),
+                path + " is a file, where the checkpoint's directory belongs", "move it away");
+  }
+  TRIREME_CHECK(!env_.exists(path_of(step)), "{} is complete already", path_of(step));
+  const std::string partial = partial_path_of(step);
+  if (env_.exists(partial)) remove_tree(partial);
+  env_.make_directories(partial);
+}
+
+void Store::commit(std::int64_t step, const Manifest& manifest) {
+  const std::string partial = partial_path_of(step);
+  TRIREME_CHECK(!env_.exists(path_of(step)), "{} is complete already", path_of(step));
+  env_.sync_directory(partial);
+  const std::unique_ptr<Writer> writer = env_.create_file(join_path(partial, kManifestFile));
+  writer->write_text(to_text(manifest));
+  writer->sync();
+  writer->close();
+  env_.sync_directory(partial);  // all names are in it before it gets its own
+  env_.rename(partial, path_of(step));
+  env_.sync_directory(directory_);
+}
+
+void Store::abandon(std::int64_t step) {
+  try {
+    const std::string partial = partial_path_of(step);
+    if (env_.exists(partial)) remove_tree(partial);
+  } catch (const std::exception&) {
+    // The failure that brought us here is the one to report; the next start removes what is left.
+  }
+}
+
+std::vector<std::string> Store::set_aside_after(std::int64_t step) {
+  std::vector<std::string> given;
+  std::vector<std::int64_t> complete = steps();
+  // The newest first: a kill leaves those that the run had before.
+  for (; !complete.empty() && complete.back() > step; complete.pop_back()) {
+    const std::string from = name_of_step(complete.back());
+    std::string to = fmt::format("{}{}", from, kAside);
+    for (int i = 2; env_.exists(join_path(directory_, to)); ++i) to = fmt::format("{}{}.{}", from, kAside, i);
+    env_.rename(join_path(directory_, from), join_path(directory_, to));
+    given.push_back(to);
+  }
+  if (!given.empty()) env_.sync_directory(directory_);
+  std::reverse(given.begin(), given.end());
+  return given;
+}
+
+// The new names must be durable before the first file goes: after a crash a checkpoint under its old name has all its
+// files.
+void Store::remove_steps(const std::vector<std::int64_t>& removed) {
+  for (const std::int64_t step : removed) {
+    const std::string partial = partial_path_of(step);
+    if (env_.exists(partial)) remove_tree(partial);
+    env_.rename(path_of(step), partial);
+  }
+  if (!removed.empty()) env_.sync_directory(directory_);
+  for (const std::int64_t step : removed) remove_tree(partial_path_of(step));
+}
+
+std::vector<std::int64_t> Store::retain(const Retention& retention) {
+  TRIREME_CHECK_GE(retention.keep_last, 1);
+  TRIREME_CHECK_GE(retention.keep_every, 0);
+  std::vector<std::int64_t> removed = steps();
+  const auto last = std::min(removed.size(), static_cast<std::size_t>(retention.keep_last));
+  removed.resize(removed.size() - last);
+  std::erase_if(removed,
+                [&](std::int64_t step) { return retention.keep_every > 0 && step % retention.keep_every == 0; });
+  remove_steps(removed);
+  return removed;
+}
+
+void Store::remove_all() {
+  remove_partial();
+  remove_steps(steps());
+  for (const std::string& name : names(is_aside_name)) remove_tree(join_path(directory_, name));
+}
+
+}  // namespace trireme::checkpoint

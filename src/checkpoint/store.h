@@ -1,0 +1,73 @@
+#pragma once
+
+// The checkpoints of a run: a directory of them, one each `step-00000040`. One is complete or it does not exist: it is
+// written as `step-00000040.partial`, made durable, and renamed. The newest is found by listing.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "base/units.h"
+#include "checkpoint/manifest.h"
+
+namespace trireme::checkpoint {
+
+// Which checkpoints stay beside the newest.
+struct Retention {
+  std::int64_t keep_last = 2;   // newest ones, at least 1
+  std::int64_t keep_every = 0;  // and those whose step is a multiple of it; 0: none
+  friend bool operator==(const Retention&, const Retention&) = default;
+};
+
+// The step that a directory's name stands for, whatever its number of digits; none if it is no complete checkpoint's
+// name. name_of_step writes at least eight digits; a Store takes no other names for its own.
+std::optional<std::int64_t> step_of_name(std::string_view name);
+std::string name_of_step(std::int64_t step);
+std::string shard_name(int index);  // "part-00003.safetensors"
+
+// Used by the one process that owns the run directory, on one thread at a time. Errors are Env's.
+class Store {
+ public:
+  Store(Env& env, std::string directory);
+
+  const std::string& directory() const { return directory_; }
+  // Steps of complete checkpoints, ascending. None where the directory does not exist.
+  std::vector<std::int64_t> steps() const;
+  std::string path_of(std::int64_t step) const;
+  std::string partial_path_of(std::int64_t step) const;
+
+  // Removes what killed saves left.
+  void remove_partial();
+  // An empty directory for the shards of this step; one that a failed save left is emptied. Its step must not be
+  // complete (CHECK): set_aside_after() comes first. A file of its name: Error(kStorage).
+  void begin(std::int64_t step);
+  // The shards are durable: their directory, the manifest, the rename, the parent. When it returns the checkpoint
+  // cannot be lost. Where it throws, it is not complete under its name or the disk is failing.
+  void commit(std::int64_t step, const Manifest& manifest);
+  // Removes a save that failed. Never throws.
+  void abandon(std::int64_t step);
+
+  // Renames complete checkpoints beyond `step` to `step-00000060.aside`, `.aside.2`: a run that goes on from an earlier
+  // one will write those steps anew. Gives the new names. Nothing is deleted.
+  std::vector<std::string> set_aside_after(std::int64_t step);
+  // Removes older checkpoints; never the newest, never one that is not complete by name. Gives the steps removed. Each
+  // is first renamed to `.partial`, durably, so that a kill leaves no checkpoint without its files.
+  std::vector<std::int64_t> retain(const Retention& retention);
+  // Removes all complete and partial checkpoints and those set aside: a run begins anew. Nothing else.
+  void remove_all();
+
+ private:
+  // Of the directories in directory_, sorted.
+  std::vector<std::string> names(bool (*is_wanted)(const std::string&)) const;
+  void make_directory();                      // directory_, durable
+  void remove_tree(const std::string& path);  // one level
+  void remove_steps(const std::vector<std::int64_t>& removed);
+
+  Env& env_;
+  std::string directory_;
+  bool durable_ = false;  // directory_, as far as this object knows
+};
+
+}  // namespace trireme::checkpoint

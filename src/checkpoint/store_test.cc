@@ -1,0 +1,274 @@
+#include "checkpoint/store.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/fake_env.h"
+
+namespace trireme::checkpoint {
+namespace {
+
+using Steps = std::vector<std::int64_t>;
+using Names = std::vector<std::string>;
+
+constexpr const char* kDirectory = "run/checkpoints";
+
+Manifest manifest_of(std::int64_t step) {
+  Manifest manifest;
+  manifest.progress.step = step;
+  return manifest;
+}
+
+void save(Env& env, Store& store, std::int64_t step) {
+  store.begin(step);
+  const auto writer = env.create_file(join_path(store.partial_path_of(step), shard_name(0)));
+  writer->write_text("shard");
+  writer->sync();
+  writer->close();
+  store.commit(step, manifest_of(step));
+}
+
+class StoreTest : public testing::Test {
+ protected:
+  StoreTest() { env_.put_file("run/run.toml", ""); }
+  void save(std::int64_t step) { checkpoint::save(env_, store_, step); }
+  Names all() { return env_.list_directory(kDirectory); }
+
+  FakeEnv env_;
+  Store store_{env_, kDirectory};
+};
+
+TEST_F(StoreTest, NamesAreStepsOfEightDigitsOrMore) {
+  EXPECT_EQ(name_of_step(40), "step-00000040");
+  EXPECT_EQ(name_of_step(123456789), "step-123456789");
+  EXPECT_EQ(step_of_name("step-00000040"), 40);
+  EXPECT_EQ(step_of_name("step-123456789"), 123456789);
+  EXPECT_EQ(step_of_name("step-7"), 7);
+  for (const char* name : {"", "step-", "step-00000040.partial", "step-00000040.aside", "step--0000040", "step-+1",
+                           "xstep-00000040", "step-99999999999999999999", "step-0x10", "latest"}) {
+    EXPECT_EQ(step_of_name(name), std::nullopt) << name;
+  }
+  EXPECT_THROW(name_of_step(-1), InternalError);
+  EXPECT_EQ(shard_name(3), "part-00003.safetensors");
+  EXPECT_EQ(store_.path_of(40), "run/checkpoints/step-00000040");
+  EXPECT_EQ(store_.partial_path_of(40), "run/checkpoints/step-00000040.partial");
+}
+
+TEST_F(StoreTest, StepsAreThoseCompleteByName) {
+  EXPECT_TRUE(store_.steps().empty());
+  EXPECT_NO_THROW(store_.remove_partial());
+  EXPECT_NO_THROW(store_.remove_all());
+  EXPECT_TRUE(store_.set_aside_after(0).empty());
+  EXPECT_TRUE(store_.retain({1, 0}).empty());
+  for (const std::int64_t step : {100000000, 40, 20}) save(step);
+  store_.begin(60);
+  env_.make_directories("run/checkpoints/step-80");  // not a name that this program gives
+  env_.put_file("run/checkpoints/step-00000090", "a file");
+  EXPECT_EQ(store_.steps(), (Steps{20, 40, 100000000}));
+}
+
+TEST_F(StoreTest, ACheckpointAppearsWholeWithItsCommit) {
+  store_.begin(40);
+  EXPECT_TRUE(env_.list_directory(store_.partial_path_of(40)).empty());
+  env_.create_file(join_path(store_.partial_path_of(40), shard_name(0)));
+  EXPECT_TRUE(store_.steps().empty());
+  store_.commit(40, manifest_of(40));
+  EXPECT_EQ(store_.steps(), Steps{40});
+  EXPECT_EQ(all(), Names{"step-00000040"});
+  EXPECT_EQ(env_.list_directory(store_.path_of(40)), (Names{kManifestFile, shard_name(0)}));
+  const std::string text = env_.content(join_path(store_.path_of(40), kManifestFile));
+  EXPECT_EQ(text, to_text(manifest_of(40)));
+  EXPECT_THROW(store_.begin(40), InternalError);
+  EXPECT_THROW(store_.commit(40, manifest_of(40)), InternalError);
+}
+
+TEST_F(StoreTest, IsDurableWhenCommitReturns) {
+  Store deep(env_, "run/a/b/c");
+  checkpoint::save(env_, deep, 40);
+  env_.lose_power();
+  EXPECT_EQ(deep.steps(), Steps{40});
+  EXPECT_EQ(env_.content(join_path(deep.path_of(40), shard_name(0))), "shard");
+  EXPECT_EQ(env_.content(join_path(deep.path_of(40), kManifestFile)), to_text(manifest_of(40)));
+}
+
+// A start that was killed made the directory and did not sync it.
+TEST_F(StoreTest, TheDirectoryIsMadeDurableWhereItExists) {
+  env_.make_directories(kDirectory);
+  save(40);
+  env_.lose_power();
+  EXPECT_EQ(store_.steps(), Steps{40});
+}
+
+TEST_F(StoreTest, BeginEmptiesWhatAFailedSaveLeft) {
+  store_.begin(40);
+  env_.create_file(join_path(store_.partial_path_of(40), shard_name(7)));
+  store_.begin(40);
+  EXPECT_TRUE(env_.list_directory(store_.partial_path_of(40)).empty());
+}
+
+TEST_F(StoreTest, AFailedSaveIsAbandoned) {
+  save(20);
+  store_.begin(40);
+  env_.create_file(join_path(store_.partial_path_of(40), shard_name(0)));
+  store_.abandon(40);
+  EXPECT_EQ(all(), Names{"step-00000020"});
+  store_.abandon(40);  // nothing there
+  store_.abandon(20);  // complete: not a failed save
+  EXPECT_EQ(store_.steps(), Steps{20});
+  store_.begin(40);
+  env_.create_file(join_path(store_.partial_path_of(40), shard_name(0)));
+  env_.fail_from_operation(1);
+  EXPECT_NO_THROW(store_.abandon(40));
+}
+
+TEST_F(StoreTest, WhatKilledSavesLeftIsRemoved) {
+  save(20);
+  store_.begin(40);
+  env_.create_file(join_path(store_.partial_path_of(40), shard_name(0)));
+  store_.begin(60);
+  for (const char* name : {"step-00000080.partial", "step-80.partial/f", "notes.partial/f"}) {
+    env_.put_file(join_path(kDirectory, name), "not a save's");
+  }
+  store_.remove_partial();
+  EXPECT_EQ(all(), (Names{"notes.partial", "step-00000020", "step-00000080.partial", "step-80.partial"}));
+}
+
+TEST_F(StoreTest, LaterCheckpointsAreSetAside) {
+  for (const std::int64_t step : {20, 40, 60}) save(step);
+  EXPECT_EQ(store_.set_aside_after(20), (Names{"step-00000040.aside", "step-00000060.aside"}));
+  EXPECT_EQ(store_.steps(), Steps{20});
+  env_.lose_power();
+  EXPECT_EQ(store_.steps(), Steps{20});
+  save(40);
+  EXPECT_EQ(store_.set_aside_after(20), Names{"step-00000040.aside.2"});
+  save(40);
+  EXPECT_EQ(store_.set_aside_after(39), Names{"step-00000040.aside.3"});
+  EXPECT_TRUE(store_.set_aside_after(20).empty());
+  EXPECT_EQ(all().size(), 5U);
+  EXPECT_EQ(env_.content("run/checkpoints/step-00000060.aside/part-00000.safetensors"), "shard");
+}
+
+TEST_F(StoreTest, RetentionKeepsTheNewestAndTheMultiples) {
+  for (const std::int64_t step : {10, 20, 30, 40, 50}) save(step);
+  EXPECT_TRUE(store_.retain({5, 0}).empty());
+  EXPECT_EQ(store_.retain({2, 20}), (Steps{10, 30}));
+  EXPECT_EQ(store_.steps(), (Steps{20, 40, 50}));
+  EXPECT_EQ(store_.retain({1, 0}), (Steps{20, 40}));
+  EXPECT_EQ(all(), Names{"step-00000050"});
+  EXPECT_TRUE(store_.retain({1, 0}).empty());
+  EXPECT_THROW(store_.retain({0, 0}), InternalError);
+  EXPECT_THROW(store_.retain({1, -1}), InternalError);
+}
+
+TEST_F(StoreTest, RetentionReplacesWhatAFailedSaveLeftUnderItsName) {
+  for (const std::int64_t step : {10, 20}) save(step);
+  env_.put_file(join_path(store_.partial_path_of(10), "f"), "x");
+  EXPECT_EQ(store_.retain({1, 0}), Steps{10});
+  EXPECT_EQ(all(), Names{"step-00000020"});
+}
+
+TEST_F(StoreTest, ANewRunRemovesCheckpointsAndNothingElse) {
+  for (const std::int64_t step : {20, 40}) save(step);
+  store_.set_aside_after(20);
+  save(40);
+  store_.set_aside_after(20);
+  store_.begin(60);
+  const Names others = {"notes", "step-00000020.asides", "step-00000040.aside.x", "step-80", "x.aside"};
+  for (const std::string& name : others) env_.put_file(join_path(join_path(kDirectory, name), "f"), "mine");
+  store_.remove_all();
+  EXPECT_EQ(all(), others);
+  env_.lose_power(7);
+  EXPECT_TRUE(store_.steps().empty());  // none comes back under its name
+}
+
+// Runs `act` with each of its operations failing: once, or it and all after it (a kill), with the power lost or not.
+void at_each_operation(const std::function<void(FakeEnv&, Store&)>& prepare,
+                       const std::function<void(FakeEnv&, Store&)>& act,
+                       const std::function<void(FakeEnv&, Store&)>& verify) {
+  const auto fresh = [&](FakeEnv& env, Store& store) {
+    env.put_file("run/run.toml", "");
+    prepare(env, store);
+    env.fail_operation(0);
+  };
+  FakeEnv counting;
+  Store counted(counting, kDirectory);
+  fresh(counting, counted);
+  act(counting, counted);
+  const std::int64_t operations = counting.operations();
+  EXPECT_GT(operations, 3);
+  for (std::int64_t n = 1; n <= operations; ++n) {
+    for (const int end : {0, 1, 2, 3}) {
+      SCOPED_TRACE(testing::Message() << "operation " << n << ", end " << end);
+      FakeEnv env;
+      Store store(env, kDirectory);
+      fresh(env, store);
+      end == 0 ? env.fail_operation(n) : env.fail_from_operation(n);
+      EXPECT_THROW(act(env, store), Error);
+      env.fail_operation(0);
+      if (end == 2) env.lose_power();
+      if (end == 3) env.lose_power(static_cast<std::uint64_t>(n));
+      Store next(env, kDirectory);
+      verify(env, next);
+    }
+  }
+}
+
+void expect_whole(FakeEnv& env, Store& store) {
+  for (const std::int64_t step : store.steps()) {
+    EXPECT_EQ(env.content(join_path(store.path_of(step), shard_name(0))), "shard") << step;
+    EXPECT_EQ(env.content(join_path(store.path_of(step), kManifestFile)), to_text(manifest_of(step))) << step;
+  }
+}
+
+TEST(StoreKills, ASaveIsCompleteOrNotThere) {
+  at_each_operation([](FakeEnv& env, Store& store) { save(env, store, 20); },
+                    [](FakeEnv& env, Store& store) { save(env, store, 40); },
+                    [](FakeEnv& env, Store& store) {
+                      expect_whole(env, store);
+                      EXPECT_EQ(store.steps().front(), 20);
+                      store.remove_partial();
+                      expect_whole(env, store);
+                      if (store.steps() == Steps{20}) save(env, store, 40);
+                      EXPECT_EQ(env.list_directory(kDirectory), (Names{"step-00000020", "step-00000040"}));
+                    });
+}
+
+TEST(StoreKills, RetentionLeavesNoCheckpointWithoutItsFiles) {
+  at_each_operation(
+      [](FakeEnv& env, Store& store) {
+        for (const std::int64_t step : {20, 40, 60}) save(env, store, step);
+      },
+      [](FakeEnv&, Store& store) {
+        store.retain({1, 0});
+      },
+      [](FakeEnv& env, Store& store) {
+        expect_whole(env, store);
+        store.remove_partial();
+        store.retain({1, 0});
+        EXPECT_EQ(env.list_directory(kDirectory), Names{"step-00000060"});
+        expect_whole(env, store);
+      });
+}
+
+TEST(StoreKills, SettingAsideLosesNothing) {
+  at_each_operation(
+      [](FakeEnv& env, Store& store) {
+        for (const std::int64_t step : {20, 40, 60}) save(env, store, step);
+      },
+      [](FakeEnv&, Store& store) { store.set_aside_after(20); },
+      [](FakeEnv& env, Store& store) {
+        expect_whole(env, store);
+        EXPECT_EQ(env.list_directory(kDirectory).size(), 3U);
+        store.set_aside_after(20);
+        EXPECT_EQ(env.list_directory(kDirectory),
+                  (Names{"step-00000020", "step-00000040.aside", "step-00000060.aside"}));
+      });
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint
