@@ -13,6 +13,7 @@ void declare_verify(Command& root, Env& env);
 void declare_model(Command& root, Env& env);
 void declare_data(Command& root, Env& env);
 void declare_sample(Command& root, Env& env);
+void declare_checkpoint(Command& root, Env& env);
 void declare_report(Command& root, Env& env);
 
 }  // namespace trireme::cli

@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
     cli::declare_model(root, env);
     cli::declare_data(root, env);
     cli::declare_sample(root, env);
+    cli::declare_checkpoint(root, env);
     cli::declare_report(root, env);
     root.examples(
         "  trireme plan bubble --stages 4                 how long a pipeline waits\n"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
         "  trireme train examples/runs/demo.toml          a run\n"
         "  trireme verify examples/runs/demo.toml --layout.tp 2   the same model on another layout?\n"
         "  trireme sample runs/demo/model --prompt 'The'  text from what was trained\n"
+        "  trireme checkpoint verify runs/demo            is what was saved whole?\n"
         "  trireme report trace run.json --out page.html  a run's timelines as a picture");
   });
   return static_cast<int>(code);

@@ -56,7 +56,12 @@ std::vector<std::string> fitting_layouts(Env& env, const train::ResolvedRun& run
   problem.framework.context = Bytes{};  // the limit is of what the ledger books
   problem.framework.fragmentation = 0;
   planner::Evaluator evaluator(problem);
-  const planner::SearchResult found = planner::search(evaluator, {.device_memory = limit, .show = 20}, env);
+  // The search knows nothing of a copy of the state; ranks share it evenly.
+  const Bytes copy = run.plan.inputs.checkpoints == plan::CheckpointStaging::kSnapshot
+                         ? Bytes{12 * run.plan.table.total() / run.config.layout.world()}
+                         : Bytes{};
+  if (copy >= limit) return {};
+  const planner::SearchResult found = planner::search(evaluator, {.device_memory = limit - copy, .show = 20}, env);
   std::vector<std::string> texts;
   for (const planner::Estimate& estimate : found.best) {
     const plan::Batch cut{batch.global_batch, estimate.choice.micro_batch, batch.sequence};
@@ -76,10 +81,16 @@ Status check_memory_limit(Env& env, const train::ResolvedRun& run) {
   const Need need = largest_need(run.plan.table, run.config.layout, run.config.batch, run.plan.inputs);
   if (need.ledger.peak_sum() <= limit) return ok_status();
   const std::vector<std::string> fitting = fitting_layouts(env, run, limit);
-  const std::string advice =
+  std::string advice =
       fitting.empty()
           ? fmt::format("no layout of {} ranks fits: more ranks, or a smaller model", run.config.layout.world())
           : fmt::format("these layouts of {} ranks would fit: {}", run.config.layout.world(), fmt::join(fitting, "; "));
+  if (run.plan.inputs.checkpoints == plan::CheckpointStaging::kSnapshot) {
+    plan::RunInputs inputs = run.plan.inputs;
+    inputs.checkpoints = plan::CheckpointStaging::kTile;
+    const Bytes waiting = largest_need(run.plan.table, run.config.layout, run.config.batch, inputs).ledger.peak_sum();
+    if (waiting <= limit) advice += fmt::format("; or --checkpoint.async false (needs {})", format_bytes(waiting));
+  }
   return Failure{.option = "train.memory_limit",
                  .value = format_bytes(limit),
                  .rule = fmt::format("does not fit: rank {} needs {} at its peak ({})", need.rank,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/stop_signals.h"
+#include "cli/cluster_mtbf.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/memory_limit.h"
@@ -21,6 +22,8 @@ struct Options {
   bool overwrite = false;
   bool allow_slow_tp = false;
   std::string memory_limit;
+  std::string resume;
+  std::string accept;
   bool json = false;
   std::vector<std::pair<std::string, std::string>> settings;
 };
@@ -28,7 +31,8 @@ struct Options {
 Json outcome_json(const train::TrainOutcome& outcome) {
   Json ranks = Json::array();
   for (const train::RankReport& rank : outcome.ranks) ranks.push_back(to_json(rank));
-  Json json = Json::object({{"steps", outcome.steps_done},
+  Json json = Json::object({{"first_step", outcome.first_step},
+                            {"steps", outcome.steps_done},
                             {"interrupted", outcome.interrupted},
                             {"out", outcome.out},
                             {"gemm_flops_per_s", outcome.gemm_flops_per_s},
@@ -42,13 +46,18 @@ Json outcome_json(const train::TrainOutcome& outcome) {
 }
 
 void print_outcome(const train::TrainOutcome& outcome) {
-  fmt::print("\n{}\n", report::ledger_table(outcome.predicted, outcome.counted, outcome.resident));
-  fmt::print("{} after {} steps", outcome.interrupted ? "interrupted" : "done", outcome.steps_done);
+  if (!outcome.last) {
+    fmt::print("nothing to do: step {} was done before; a larger train.steps goes on", outcome.steps_done);
+  } else {
+    fmt::print("\n{}\n", report::ledger_table(outcome.predicted, outcome.counted, outcome.resident));
+    fmt::print("{} after {} steps", outcome.interrupted ? "interrupted" : "done", outcome.steps_done);
+  }
   if (outcome.last) fmt::print(", loss {:.4f}", outcome.last->loss);
   if (outcome.validation_loss) fmt::print(", validation loss {:.4f}", *outcome.validation_loss);
   fmt::print(
       "\n  {0}/run.toml       the resolved run\n  {0}/metrics.jsonl  a line a step\n"
-      "  {0}/model          config.json and model.safetensors, as Hugging Face reads them\n",
+      "  {0}/model          config.json and model.safetensors, as Hugging Face reads them\n"
+      "  {0}/checkpoints    what the same command goes on from (trireme checkpoint ls {0})\n",
       outcome.out);
 }
 
@@ -69,8 +78,11 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
 }
 
 ExitCode run_train(Env& env, const comm::Launch& launch, Options options) {
-  const std::pair<const char*, const std::string*> texts[] = {
-      {"--out", &options.out}, {"--trace", &options.trace}, {"--trace-steps", &options.trace_steps}};
+  const std::pair<const char*, const std::string*> texts[] = {{"--out", &options.out},
+                                                              {"--trace", &options.trace},
+                                                              {"--trace-steps", &options.trace_steps},
+                                                              {"--resume", &options.resume},
+                                                              {"--accept", &options.accept}};
   for (const auto& [option, value] : texts) {
     if (value->rfind("--", 0) != 0) continue;
     throw Error(Failure{.option = option, .value = *value, .rule = "needs a value", .nearest = ""});
@@ -80,8 +92,13 @@ ExitCode run_train(Env& env, const comm::Launch& launch, Options options) {
   if (!options.trace_steps.empty()) options.settings.emplace_back("out.trace_steps", options.trace_steps);
   if (options.allow_slow_tp) options.settings.emplace_back("layout.allow_slow_tp", "true");
   if (!options.memory_limit.empty()) options.settings.emplace_back("train.memory_limit", options.memory_limit);
+  if (!options.resume.empty()) options.settings.emplace_back("checkpoint.resume", options.resume);
+  if (!options.accept.empty()) options.settings.emplace_back("checkpoint.accept", options.accept);
   if (options.overwrite) options.settings.emplace_back("out.overwrite", "true");
-  const train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
+  train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
+  if (!config.cluster.empty() && config.mtbf.count == 0) {
+    config.mtbf = cluster_mtbf(env, config.cluster, config.layout.world()).or_throw();
+  }
   if (Status status = check_launch(launch, config.layout); !status) throw Error(status.failure());
   const int ranks_here = launch.launcher == "none" ? 0 : launch.ranks_here;
   const train::ResolvedRun run =
@@ -124,6 +141,8 @@ void declare_train(Command& root, Env& env) {
   command.flag("dry-run", options->dry_run, "print the resolved run, the ledger and the batch equation, and stop");
   command.flag("allow-slow-tp", options->allow_slow_tp, "tensor-parallel ranks may be on different hosts");
   command.option("memory-limit", options->memory_limit, "what a rank may hold: 8GB, 512MiB (train.memory_limit)");
+  command.option("resume", options->resume, "checkpoint, or run, to start from (checkpoint.resume)");
+  command.option("accept", options->accept, "keys that may differ from the checkpoint's run (checkpoint.accept)");
   command.flag("overwrite", options->overwrite, "write into a run directory that exists");
   command.flag("json", options->json, "one JSON object on standard output");
   command.settings(options->settings);
@@ -134,7 +153,9 @@ void declare_train(Command& root, Env& env) {
   command.examples(
       "  trireme train examples/runs/demo.toml --out runs/one\n"
       "  trireme train run.toml --dry-run --train.micro_batch 8\n"
-      "  trireme train run.toml --train.steps 50 --layout.recompute full --overwrite\n\n" +
+      "  trireme train run.toml --train.steps 50 --layout.recompute full --overwrite\n"
+      "  trireme train run.toml                         the same again goes on from the newest checkpoint\n"
+      "  trireme train run.toml --layout.tp 2 --resume runs/one --out runs/two\n\n" +
       keys);
   command.run([options, &env] {
     const comm::Launch launch = current_launch();

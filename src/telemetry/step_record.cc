@@ -1,5 +1,6 @@
 #include "telemetry/step_record.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/units.h"
@@ -32,7 +33,9 @@ Json to_json(const StepRecord& r) {
                             {"tokens_per_s", r.tokens_per_s},
                             {"mfu", r.mfu},
                             {"step_s", r.step_s},
-                            {"resident_bytes", r.resident_bytes}});
+                            {"resident_bytes", r.resident_bytes},
+                            {"incarnation", r.incarnation}});
+  if (r.save_stall_s) line["save_stall_s"] = *r.save_stall_s;
   if (!r.communication.empty()) {
     Json axes = Json::object();
     for (const AxisCommunication& axis : r.communication) {
@@ -60,7 +63,8 @@ Result<StepRecord> step_record_from_json(const Json& line) {
   }
   for (auto [key, field] : {std::pair<const char*, std::int64_t*>{"step", &r.step},
                             {"tokens", &r.tokens},
-                            {"resident_bytes", &r.resident_bytes}}) {
+                            {"resident_bytes", &r.resident_bytes},
+                            {"incarnation", &r.incarnation}}) {
     Result<double> value = number(line, key);
     if (!value) return value.failure();
     *field = static_cast<std::int64_t>(*value);
@@ -80,10 +84,33 @@ Result<StepRecord> step_record_from_json(const Json& line) {
       r.communication.push_back({axis, *under_way, *exposed});
     }
   }
+  if (const Json* value = line.find("save_stall_s"); value != nullptr && value->is_number()) {
+    r.save_stall_s = value->as_number();
+  }
   if (const Json* value = line.find("validation_loss_hex"); value != nullptr && value->is_string()) {
     r.validation_loss = std::strtod(value->as_string().c_str(), nullptr);
   }
   return r;
+}
+
+std::int64_t rewind_metrics(Env& env, const std::string& path, std::int64_t step) {
+  if (!env.exists(path)) return 0;
+  const std::string text = env.read_file(path);
+  std::string kept;
+  std::int64_t incarnation = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // cut off
+    const std::string_view line = std::string_view(text).substr(begin, end + 1 - begin);
+    const Result<Json> parsed = parse_json(line, path);
+    const Result<StepRecord> record = parsed ? step_record_from_json(*parsed) : parsed.failure();
+    if (!record) break;  // what follows a torn write is not to be trusted
+    incarnation = std::max(incarnation, record->incarnation);
+    if (record->step <= step) kept += line;
+    begin = end + 1;
+  }
+  if (kept != text) env.write_file_atomically(path, kept);
+  return incarnation;
 }
 
 MetricsWriter::MetricsWriter(Env& env, const std::string& path) : file_(env.append_file(path)) {}

@@ -34,11 +34,17 @@ struct StepRecord {
   std::int64_t resident_bytes = 0;                    // anonymous and shared-memory pages of the process
   std::vector<AxisCommunication> communication = {};  // of the axes that communicate
   std::optional<double> validation_loss = std::nullopt;
+  std::int64_t incarnation = 1;                       // which start of the run it is of
+  std::optional<double> save_stall_s = std::nullopt;  // a checkpoint of this step was begun: how long training waited
 };
 
 // Losses and norms twice: as decimals for people, as hex floats for comparisons.
 Json to_json(const StepRecord& record);
 Result<StepRecord> step_record_from_json(const Json& line);
+
+// A run that goes on from step `step`: drops the lines of later ones, and one that was cut off, so that no step is
+// there twice. Gives the highest incarnation that any line had; 0: there were none. No file: none is made.
+std::int64_t rewind_metrics(Env& env, const std::string& path, std::int64_t step);
 
 // Appends lines; each is handed to the system whole, so a killed run leaves whole lines.
 class MetricsWriter {

@@ -19,4 +19,12 @@ std::vector<double> to_host(Device& device, ConstTensorView view) {
   return {narrow.begin(), narrow.end()};
 }
 
+void Device::copy_rows_to_host(float* destination, const float* source, std::int64_t row, std::int64_t rows,
+                               std::int64_t stride) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    copy_to_host(destination + i * row, reinterpret_cast<const std::byte*>(source + i * stride),
+                 Bytes{row * dtype_size(DType::kF32)});
+  }
+}
+
 }  // namespace trireme::kernels

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,7 +28,10 @@ class Device {
   virtual void copy_to_device(std::byte* destination, const void* source, Bytes bytes) = 0;
   // Waits until the data are on the host.
   virtual void copy_to_host(void* destination, const std::byte* source, Bytes bytes) = 0;
-  // Integers that embedding and loss kernels read by span (token ids): device memory as a span.
+  // Rows of `row` floats of device memory, the next one `stride` floats further on, to the host one after the other.
+  // For much that the host does not read at once. Waits likewise.
+  virtual void copy_rows_to_host(float* destination, const float* source, std::int64_t row, std::int64_t rows,
+                                 std::int64_t stride);
   // Waits for all work; rethrows what went wrong in it.
   virtual void synchronize() = 0;
 
@@ -42,6 +46,8 @@ std::vector<double> to_host(Device& device, ConstTensorView view);
 std::unique_ptr<Device> make_reference_device();
 // oneDNN and SIMD by runtime dispatch, float32.
 std::unique_ptr<Device> make_cpu_device(int threads);
+// What its bits depend on beside this program: "oneDNN 2.6.3, AVX2".
+std::string cpu_fingerprint();
 // Asynchronous: a worker thread runs the reference loops in order; its addresses fault when the host touches them.
 std::unique_ptr<Device> make_fake_device();
 

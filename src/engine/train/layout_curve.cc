@@ -87,6 +87,7 @@ std::vector<StepValues> run_layout(Env& env, Log& log, const ResolvedRun& run, i
                                                   ? kernels::make_reference_device()
                                                   : kernels::make_cpu_device(run.plan.inputs.threads);
     RankTrainer trainer(env, log, run, rank, std::move(device), world->factory(rank), tokens, nullptr, hooks);
+    trainer.initialise();
     for (int step = 1; step <= steps; ++step) {
       const parallel::StepResult result = trainer.step(step);
       recorder.record(rank, trainer.rank(), result);

@@ -41,7 +41,11 @@ class StepSpans {
 RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, std::unique_ptr<kernels::Device> device,
                          const comm::CommunicatorFactory& factory, const data::Sampler& tokens,
                          const data::Sampler* validation, const RankHooks& hooks, std::vector<int> host_of)
-    : run_(run), tokens_(tokens), validation_(validation), dp_index_(plan::coordinates_of(run.config.layout, rank).dp) {
+    : env_(env),
+      run_(run),
+      tokens_(tokens),
+      validation_(validation),
+      dp_index_(plan::coordinates_of(run.config.layout, rank).dp) {
   parallel::RunPlan plan = rank == 0 ? run.plan
                                      : parallel::make_run_plan(run.plan.table.config, run.config.layout,
                                                                run.config.batch, run.plan.inputs, rank);
@@ -62,20 +66,24 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
       .timeline_spans = run.config.trace.empty() ? 0 : kTimelineSpans};
   rank_ = std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, made);
   if (hooks.executor) hooks.executor(rank, rank_->executor());
-  if (run.config.model_weights.empty()) {
-    initialise_weights(rank_->device(), rank_->plan(), run.config.seed, rank_->executor().state());
-  } else {
-    import_weights(env, rank_->device(), rank_->plan(), run.config.model_weights, rank_->executor().state());
-  }
   inputs_.resize(static_cast<std::size_t>(run.config.batch.micro_batch * run.config.batch.sequence));
   targets_.resize(inputs_.size());
+}
+
+void RankTrainer::initialise() {
+  if (run_.config.model_weights.empty()) {
+    initialise_weights(rank_->device(), rank_->plan(), run_.config.seed, rank_->executor().state());
+  } else {
+    import_weights(env_, rank_->device(), rank_->plan(), run_.config.model_weights, rank_->executor().state());
+  }
 }
 
 parallel::StepResult RankTrainer::step(std::int64_t step) {
   const StepSpans spans(rank_->communication().timeline.get());
   const plan::Batch& batch = run_.config.batch;
   for (std::int64_t m = 0; m < plan::micro_batches(run_.config.layout, batch); ++m) {
-    const std::int64_t first = parallel::first_sample(run_.config.layout, batch, step, dp_index_, m);
+    const std::int64_t first =
+        start_.samples + parallel::first_sample(run_.config.layout, batch, step - start_.step, dp_index_, m);
     fill(tokens_, sample_hook_ ? sample_hook_(first) : first);
     std::vector<std::uint64_t> samples;
     for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));

@@ -2,6 +2,7 @@
 
 // One rank's part of a training run: its memory, its share of every batch, its steps.
 
+#include "checkpoint/manifest.h"
 #include "engine/data/sampler.h"
 #include "engine/parallel/rank.h"
 #include "engine/train/layout_curve.h"
@@ -19,7 +20,13 @@ class RankTrainer {
 
   parallel::Rank& rank() { return *rank_; }
 
-  // Step `step` (from 1) on this rank's samples. The rank's timeline, where it has one, is off at the end.
+  // Where it starts from: weights as the run's keys say, or what a checkpoint's state (loaded by the caller) stands
+  // for.
+  void initialise();
+  void go_on_from(const checkpoint::Progress& progress) { start_ = progress; }
+
+  // Step `step` (from 1, or from the one after the start) on this rank's samples. The rank's timeline, where it has
+  // one, is off at the end.
   parallel::StepResult step(std::int64_t step);
   // What the rank sent in its last step, and how long that took, by axis.
   const std::vector<comm::TrafficCount>& last_traffic() const { return last_traffic_; }
@@ -35,7 +42,9 @@ class RankTrainer {
   // Fills inputs_ and targets_; a target that is data.ignore becomes kernels::kIgnoredTarget.
   void fill(const data::Sampler& tokens, std::int64_t first_sample);
 
+  Env& env_;
   const ResolvedRun& run_;
+  checkpoint::Progress start_;
   const data::Sampler& tokens_;
   const data::Sampler* validation_;
   std::unique_ptr<parallel::Rank> rank_;

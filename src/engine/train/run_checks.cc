@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/data/tokenize.h"
+#include "engine/train/run_saver.h"
 
 namespace trireme::train {
 namespace {
@@ -78,66 +79,30 @@ data::Sampler open_validation(Env& env, const ResolvedRun& run) {
   return sampler;
 }
 
-namespace {
-
-// Files that a run writes. They are replaced only where overwriting was asked for.
-std::vector<std::string> run_files(Env& env, const std::string& out) {
-  std::vector<std::string> files{join_path(out, "run.toml"), join_path(out, "metrics.jsonl")};
-  const std::string model = join_path(out, "model");
-  if (env.exists(model) && env.is_directory(model)) {
-    for (const std::string& name : env.list_directory(model)) {
-      const bool ours = name == "config.json" || name.find(".safetensors") != std::string::npos;
-      if (ours) files.push_back(join_path(model, name));
-    }
-  }
-  return files;
-}
-
-}  // namespace
-
-void check_directory(Env& env, const RunConfig& config) {
-  if (env.exists(config.out) && !env.is_directory(config.out)) {
-    throw Error(Failure{.option = "out.directory", .value = config.out, .rule = "is a file", .nearest = ""});
-  }
-  if (!config.trace.empty() && env.is_directory(config.trace)) {
-    throw Error(Failure{.option = "out.trace", .value = config.trace, .rule = "is a directory", .nearest = ""});
-  }
-  if (!config.trace.empty() && env.exists(config.trace) && !config.overwrite) {
-    throw Error(Failure{.option = "out.trace",
-                        .value = config.trace,
-                        .rule = "is there already, and is not overwritten unless asked",
-                        .nearest = "another --trace, or --overwrite"});
-  }
-  if (config.overwrite || !env.exists(config.out)) return;
-  for (const std::string& file : run_files(env, config.out)) {
-    if (!env.exists(file)) continue;
-    throw Error(Failure{.option = "out.directory",
-                        .value = config.out,
-                        .rule = fmt::format("holds {} already, and is not overwritten unless asked", base_name(file)),
-                        .nearest = "another --out, or --overwrite"});
+// What every process of the run can refuse by itself.
+void check_run(Env& env, const ResolvedRun& run) {
+  open_training(env, run);
+  if (!run.config.validation_tokens.empty()) open_validation(env, run);
+  if (!run.config.model_weights.empty() && !env.exists(run.config.model_weights)) {
+    throw Error(Failure{.option = "model.weights",
+                        .value = run.config.model_weights,
+                        .rule = "there is no such file or directory",
+                        .nearest = ""});
   }
 }
 
-std::unique_ptr<FileLock> open_directory(Env& env, const RunConfig& config) {
-  env.make_directories(join_path(config.out, "model"));
-  std::unique_ptr<FileLock> lock = env.try_lock(join_path(config.out, ".lock"));
-  if (lock == nullptr) {
-    throw Error(Failure{.option = "out.directory",
-                        .value = config.out,
-                        .rule = "another run is writing there",
-                        .nearest = "another --out"});
-  }
-  check_directory(env, config);  // what came in between
-  if (!config.trace.empty()) env.make_directories(directory_name(config.trace));
-  for (const std::string& file : run_files(env, config.out)) {
-    if (env.exists(file)) env.remove_file(file);
-  }
-  RunConfig resolved = config;
-  resolved.overwrite = false;  // a consent for this time
-  resolved.trace.clear();      // a look at this time
-  resolved.trace_first = resolved.trace_last = 0;
-  env.write_file_atomically(join_path(config.out, "run.toml"), to_toml(resolved));
-  return lock;
+void check_room(Env& env, const ResolvedRun& run) {
+  if (run.config.save_interval.kind == SaveInterval::Kind::kNone) return;
+  std::string place = run.config.out;
+  while (!env.exists(place)) place = directory_name(place);
+  const Bytes needed = save_bytes(run.plan.table, run.config.layout), left = env.free_space(place);
+  if (needed <= left) return;
+  throw Error(Failure{
+      .option = "out.directory",
+      .value = run.config.out,
+      .rule = fmt::format("a checkpoint needs {}, and its disk has {} left", format_bytes(needed), format_bytes(left)),
+      .nearest = "a directory on another disk, or checkpoint.interval none",
+      .code = ExitCode::kStorage});
 }
 
 void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks) {
@@ -148,12 +113,13 @@ void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& rank
   }
   const Bytes available = env.available_memory();
   if (needed <= available) return;
-  throw Error(
-      Failure{.option = "memory",
-              .value = format_bytes(needed),
-              .rule = fmt::format("the run needs that at its peak, and the host has {} left", format_bytes(available)),
-              .nearest = "a smaller train.micro_batch, --layout.recompute full, or a smaller model",
-              .code = ExitCode::kDoesNotFit});
+  throw Error(Failure{
+      .option = "memory",
+      .value = format_bytes(needed),
+      .rule = fmt::format("the run needs that at its peak, and the host has {} left", format_bytes(available)),
+      .nearest = "a smaller train.micro_batch, --layout.recompute full, --checkpoint.async false, or a smaller "
+                         "model",
+      .code = ExitCode::kDoesNotFit});
 }
 
 }  // namespace trireme::train

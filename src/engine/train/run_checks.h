@@ -1,8 +1,8 @@
 #pragma once
 
-// What can be refused before a run takes memory or writes a file, and the files that it claims.
+// What can be refused before a run takes memory or writes a file.
 
-#include <memory>
+#include <vector>
 
 #include "engine/data/sampler.h"
 #include "engine/train/trainer.h"
@@ -13,10 +13,10 @@ namespace trireme::train {
 data::Sampler open_training(Env& env, const ResolvedRun& run);
 data::Sampler open_validation(Env& env, const ResolvedRun& run);
 
-// The run directory holds nothing that would be overwritten without being asked.
-void check_directory(Env& env, const RunConfig& config);
-// Claims it, removes what an earlier run left, and keeps the resolved run.
-std::unique_ptr<FileLock> open_directory(Env& env, const RunConfig& config);
+// What every process of the run can refuse by itself: data, weights.
+void check_run(Env& env, const ResolvedRun& run);
+// The disk has less left than one checkpoint needs (kStorage).
+void check_room(Env& env, const ResolvedRun& run);
 
 // The host has less memory left than `ranks`, those that it runs, need.
 void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks);

@@ -2,311 +2,11 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
+
+#include "engine/train/run_keys.h"
 
 namespace trireme::train {
 namespace {
-
-Failure wrong(const std::string& key, std::string value, std::string rule, std::string nearest = "") {
-  return {.option = key, .value = std::move(value), .rule = std::move(rule), .nearest = std::move(nearest)};
-}
-
-template <class T>
-using Field = std::function<T&(RunConfig&)>;
-
-template <class T>
-T read(const Field<T>& field, const RunConfig& config) {
-  return field(const_cast<RunConfig&>(config));  // a reference is read, never written, here
-}
-
-RunKey text_key(std::string name, std::string help, Field<std::string> field) {
-  return {.name = name,
-          .kind = "text",
-          .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text");
-            field(config) = value.as_string();
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
-}
-
-template <class Integer>
-RunKey integer_key(std::string name, std::string help, Field<Integer> field, std::int64_t least,
-                   std::int64_t most = std::int64_t{1} << 62) {
-  return {.name = name,
-          .kind = "integer",
-          .help = std::move(help),
-          .set = [name, field, least, most](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_integer()) return wrong(name, value.dump(), "must be an integer");
-            const std::int64_t n = value.as_integer();
-            if (n < least)
-              return wrong(name, value.dump(), fmt::format("must be at least {}", least), fmt::format("{}", least));
-            const std::int64_t highest = std::min<std::int64_t>(
-                most, sizeof(Integer) < sizeof(n) ? std::int64_t{std::numeric_limits<int>::max()} : most);
-            if (n > highest) {
-              return wrong(name, value.dump(), fmt::format("must be at most {}", highest), fmt::format("{}", highest));
-            }
-            field(config) = static_cast<Integer>(n);
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(static_cast<std::int64_t>(read(field, config))); }};
-}
-
-RunKey number_key(std::string name, std::string help, Field<double> field, double least, double below) {
-  return {.name = name,
-          .kind = "number",
-          .help = std::move(help),
-          .set = [name, field, least, below](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_number()) return wrong(name, value.dump(), "must be a number");
-            const double x = value.as_number();
-            if (!(x >= least && x < below)) {
-              return wrong(name, value.dump(), fmt::format("must be in [{}, {})", least, below));
-            }
-            field(config) = x;
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
-}
-
-RunKey flag_key(std::string name, std::string help, Field<bool> field) {
-  return {.name = name,
-          .kind = "true or false",
-          .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_bool()) return wrong(name, value.dump(), "must be true or false");
-            field(config) = value.as_bool();
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
-}
-
-// A key whose text is one of a few words.
-template <class T>
-RunKey word_key(std::string name, std::string help, Field<T> field, Result<T> (*parse)(std::string_view),
-                std::string_view (*print)(T)) {
-  return {.name = name,
-          .kind = "text",
-          .help = std::move(help),
-          .set = [name, field, parse](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text");
-            Result<T> parsed = parse(value.as_string());
-            if (!parsed) {
-              Failure failure = parsed.failure();
-              failure.option = name;
-              return failure;
-            }
-            field(config) = std::move(parsed).value();
-            return ok_status();
-          },
-          .get = [field, print](const RunConfig& config) { return Json(std::string(print(read(field, config)))); }};
-}
-
-// Bytes with their unit, "8GB"; "" is zero bytes.
-RunKey bytes_key(std::string name, std::string help, Field<Bytes> field) {
-  return {.name = name,
-          .kind = "text",
-          .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text with a unit", "8GB");
-            field(config) = Bytes{};
-            if (value.as_string().empty()) return ok_status();
-            const Result<Bytes> bytes = parse_bytes(value.as_string());
-            if (!bytes || bytes->count < 1) return wrong(name, value.as_string(), "must be bytes above 0", "8GB");
-            field(config) = *bytes;
-            return ok_status();
-          },
-          .get =
-              [field](const RunConfig& config) {
-                const Bytes bytes = read(field, config);
-                return Json(bytes.count == 0 ? std::string() : fmt::format("{}B", bytes.count));
-              }};
-}
-
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-
-std::vector<RunKey> model_and_data_keys() {
-  return {
-      text_key("model.config", "config.json of the model, or a directory that holds one",
-               [](RunConfig& c) -> std::string& { return c.model_config; }),
-      text_key("model.weights", "safetensors file or directory to start from; empty: initialise from the seed",
-               [](RunConfig& c) -> std::string& { return c.model_weights; }),
-      text_key("data.train", "token file to train on (trireme data tokenize)",
-               [](RunConfig& c) -> std::string& { return c.train_tokens; }),
-      text_key("data.validation", "token file for the validation loss; empty: none",
-               [](RunConfig& c) -> std::string& { return c.validation_tokens; }),
-      integer_key<std::int64_t>(
-          "data.ignore", "token whose prediction bears no loss, such as padding; -1: none",
-          [](RunConfig& c) -> std::int64_t& { return c.ignore; }, -1),
-  };
-}
-
-std::vector<RunKey> train_keys() {
-  return {
-      integer_key<std::int64_t>(
-          "train.steps", "optimizer steps", [](RunConfig& c) -> std::int64_t& { return c.steps; }, 1),
-      integer_key<std::uint64_t>(
-          "train.seed", "of initialisation, dropout and sample order",
-          [](RunConfig& c) -> std::uint64_t& { return c.seed; }, 0),
-      integer_key<std::int64_t>(
-          "train.threads", "compute threads of a rank; 0: the cores, shared by the ranks",
-          [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0, 1024),
-      integer_key<std::int64_t>(
-          "train.global_batch", "sequences a step, over all ranks",
-          [](RunConfig& c) -> std::int64_t& { return c.batch.global_batch; }, 1),
-      integer_key<std::int64_t>(
-          "train.micro_batch", "sequences at once on a rank",
-          [](RunConfig& c) -> std::int64_t& { return c.batch.micro_batch; }, 1),
-      integer_key<std::int64_t>(
-          "train.sequence", "tokens of a sequence", [](RunConfig& c) -> std::int64_t& { return c.batch.sequence; }, 1),
-      integer_key<std::int64_t>(
-          "train.validation_interval", "steps between validation losses; 0: at the end only",
-          [](RunConfig& c) -> std::int64_t& { return c.validation_interval; }, 0),
-      integer_key<std::int64_t>(
-          "train.validation_micro_batches", "micro-batches of a validation loss",
-          [](RunConfig& c) -> std::int64_t& { return c.validation_micro_batches; }, 1),
-      integer_key<std::int64_t>(
-          "train.log_interval", "steps between lines where output is no terminal",
-          [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 1),
-      bytes_key("train.memory_limit", "what a rank may hold at once; empty: no limit",
-                [](RunConfig& c) -> Bytes& { return c.memory_limit; }),
-      number_key(
-          "train.deadline", "seconds that a rank waits for another before the run ends with code 86",
-          [](RunConfig& c) -> double& { return c.deadline_s; }, 0.001, 1e6),
-      number_key(
-          "train.start_deadline", "the same for the start and the first step",
-          [](RunConfig& c) -> double& { return c.start_deadline_s; }, 0.001, 1e6),
-  };
-}
-
-std::vector<RunKey> optimizer_keys() {
-  return {
-      number_key(
-          "optimizer.learning_rate", "peak learning rate", [](RunConfig& c) -> double& { return c.learning_rate.peak; },
-          0.0, kUnbounded),
-      number_key(
-          "optimizer.min_learning_rate", "learning rate of the last step",
-          [](RunConfig& c) -> double& { return c.learning_rate.minimum; }, 0.0, kUnbounded),
-      integer_key<std::int64_t>(
-          "optimizer.warmup_steps", "steps of linear warm-up",
-          [](RunConfig& c) -> std::int64_t& { return c.learning_rate.warmup_steps; }, 0),
-      integer_key<std::int64_t>(
-          "optimizer.decay_steps", "steps of the final decay (wsd only)",
-          [](RunConfig& c) -> std::int64_t& { return c.learning_rate.decay_steps; }, 0),
-      word_key<optim::Decay>(
-          "optimizer.decay", "constant, cosine, linear or wsd",
-          [](RunConfig& c) -> optim::Decay& { return c.learning_rate.decay; }, optim::parse_decay, optim::decay_name),
-      number_key(
-          "optimizer.beta1", "AdamW's first moment", [](RunConfig& c) -> double& { return c.optimizer.beta1; }, 0.0,
-          1.0),
-      number_key(
-          "optimizer.beta2", "AdamW's second moment", [](RunConfig& c) -> double& { return c.optimizer.beta2; }, 0.0,
-          1.0),
-      number_key(
-          "optimizer.epsilon", "added to the root of the second moment",
-          [](RunConfig& c) -> double& { return c.optimizer.epsilon; }, 0.0, kUnbounded),
-      number_key(
-          "optimizer.weight_decay", "decoupled decay, of matrices only",
-          [](RunConfig& c) -> double& { return c.optimizer.weight_decay; }, 0.0, kUnbounded),
-      number_key(
-          "optimizer.clip_norm", "largest global gradient norm; 0: no clipping",
-          [](RunConfig& c) -> double& { return c.optimizer.clip_norm; }, 0.0, kUnbounded),
-  };
-}
-
-std::vector<RunKey> layout_keys() {
-  const auto degree = [](std::string name, std::string help, Field<int> field) {
-    return integer_key<int>(std::move(name), std::move(help), std::move(field), 1);
-  };
-  return {
-      degree("layout.tp", "tensor-parallel degree", [](RunConfig& c) -> int& { return c.layout.tp; }),
-      degree("layout.pp", "pipeline stages", [](RunConfig& c) -> int& { return c.layout.pp; }),
-      degree("layout.dp", "data-parallel replicas", [](RunConfig& c) -> int& { return c.layout.dp; }),
-      degree("layout.interleave", "model chunks a stage", [](RunConfig& c) -> int& { return c.layout.interleave; }),
-      word_key<plan::ScheduleKind>(
-          "layout.schedule", "gpipe, 1f1b, interleaved or zb-h1",
-          [](RunConfig& c) -> plan::ScheduleKind& { return c.layout.schedule; }, plan::parse_schedule,
-          plan::schedule_name),
-      integer_key<int>(
-          "layout.zero", "ZeRO stage, 0 to 3", [](RunConfig& c) -> int& { return c.layout.zero; }, 0),
-      word_key<plan::ReduceWhen>(
-          "layout.reduce", "when ranks are summed: step or microbatch",
-          [](RunConfig& c) -> plan::ReduceWhen& { return c.layout.reduce; }, plan::parse_reduce, plan::reduce_name),
-      word_key<ReduceAlgorithm>(
-          "layout.all_reduce", "how replicas are summed: ordered, ring, recursive-doubling, hierarchical or library",
-          [](RunConfig& c) -> ReduceAlgorithm& { return c.layout.all_reduce; }, parse_reduce_algorithm,
-          reduce_algorithm_name),
-      word_key<model::Recompute>(
-          "layout.recompute", "none, selective or full",
-          [](RunConfig& c) -> model::Recompute& { return c.layout.recompute; }, model::parse_recompute,
-          model::recompute_name),
-      word_key<plan::AxisOrder>(
-          "layout.order", "tp-pp-dp or tp-dp-pp, fastest first",
-          [](RunConfig& c) -> plan::AxisOrder& { return c.layout.order; }, plan::parse_axis_order,
-          plan::axis_order_name),
-      flag_key("layout.sequence_parallel", "cut norms and residuals over the tensor ranks",
-               [](RunConfig& c) -> bool& { return c.layout.sequence_parallel; }),
-      integer_key<std::int64_t>(
-          "layout.bucket", "gradients that replicas reduce together, at least; 0: each layer's by themselves",
-          [](RunConfig& c) -> std::int64_t& { return c.layout.bucket; }, 0),
-      flag_key("layout.overlap", "reduce gradients while backward goes on",
-               [](RunConfig& c) -> bool& { return c.layout.overlap; }),
-      flag_key("layout.allow_slow_tp", "tensor-parallel ranks may be on different hosts",
-               [](RunConfig& c) -> bool& { return c.allow_slow_tp; }),
-      degree("layout.prefetch", "units gathered ahead (ZeRO 3)",
-             [](RunConfig& c) -> int& { return c.layout.prefetch; }),
-  };
-}
-
-// "3-5" or "3".
-Status set_trace_steps(RunConfig& config, const Json& value) {
-  constexpr const char* kName = "out.trace_steps";
-  const auto refused = [&](std::string rule, std::string nearest) {
-    return wrong(kName, value.is_string() ? value.as_string() : value.dump(), std::move(rule), std::move(nearest));
-  };
-  if (!value.is_string()) return refused("must be text", "\"3-5\"");
-  const std::string& text = value.as_string();
-  if (text.empty()) {
-    config.trace_first = config.trace_last = 0;
-    return ok_status();
-  }
-  const char* const end = text.data() + text.size();
-  std::int64_t first = 0, last = 0;
-  auto parsed = std::from_chars(text.data(), end, first);
-  last = first;
-  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
-    parsed = std::from_chars(parsed.ptr + 1, end, last);
-  }
-  if (parsed.ec != std::errc() || parsed.ptr != end) return refused("must be a step or two, first and last", "3-5");
-  if (first < 1) return refused("steps count from 1", "1");
-  if (last < first) return refused("the last step must not be before the first", fmt::format("{}-{}", last, first));
-  if (last - first >= kMostTracedSteps) {
-    return refused(fmt::format("may be {} steps at most", kMostTracedSteps),
-                   fmt::format("{}-{}", first, first + kMostTracedSteps - 1));
-  }
-  config.trace_first = first;
-  config.trace_last = last;
-  return ok_status();
-}
-
-std::string trace_steps_text(const RunConfig& config) {
-  return config.trace_first == 0 ? "" : fmt::format("{}-{}", config.trace_first, config.trace_last);
-}
-
-std::vector<RunKey> out_keys() {
-  return {
-      text_key("out.directory", "run directory", [](RunConfig& c) -> std::string& { return c.out; }),
-      flag_key("out.overwrite", "write into a run directory that exists",
-               [](RunConfig& c) -> bool& { return c.overwrite; }),
-      text_key("out.trace", "file for a timeline of all ranks, which Perfetto shows; empty: none",
-               [](RunConfig& c) -> std::string& { return c.trace; }),
-      {.name = "out.trace_steps",
-       .kind = "text",
-       .help = "steps that out.trace shows, first and last: 3-5",
-       .set = set_trace_steps,
-       .get = [](const RunConfig& config) { return Json(trace_steps_text(config)); }},
-  };
-}
 
 const RunKey* find_key(std::string_view name) {
   for (const RunKey& key : run_keys()) {
@@ -316,8 +16,6 @@ const RunKey* find_key(std::string_view name) {
 }
 
 Failure unknown_key(const std::string& name) {
-  if (name.rfind("checkpoint", 0) == 0)
-    return wrong(name, "", "checkpoints are not part of this build", "no such section");
   std::vector<std::string> known;
   for (const RunKey& key : run_keys()) known.push_back(key.name);
   return wrong(name, "", "unknown key", nearest_word(name, known));
@@ -379,6 +77,23 @@ Status check_trace(RunConfig& config) {
                fmt::format("{}-{}", std::min(config.trace_first, config.steps), config.steps));
 }
 
+// Without saves there is nothing that these could be of.
+Status check_saves(const RunConfig& config) {
+  const RunConfig defaults;
+  if (config.save_interval.kind != SaveInterval::Kind::kAuto) {
+    for (const auto& [key, given] : {std::pair("checkpoint.mtbf", config.mtbf.count > 0),
+                                     std::pair("checkpoint.cluster", !config.cluster.empty())}) {
+      if (given) return wrong(key, "", "is used by checkpoint.interval = auto only", "leave it out");
+    }
+  }
+  if (config.save_interval.kind != SaveInterval::Kind::kNone) return ok_status();
+  for (const auto& [key, given] : {std::pair("checkpoint.keep_last", !(config.retention == defaults.retention)),
+                                   std::pair("checkpoint.async", !config.async_saves)}) {
+    if (given) return wrong(key, "", "is of a run that saves, and checkpoint.interval is none", "leave it out");
+  }
+  return ok_status();
+}
+
 // Rules between keys; single keys were checked as they were set.
 Status check_together(RunConfig& config, bool reduce_given) {
   if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
@@ -410,21 +125,11 @@ Status check_together(RunConfig& config, bool reduce_given) {
                  fmt::format("warm-up and decay must fit in train.steps ({})", config.steps),
                  fmt::format("{}", std::max<std::int64_t>(0, config.steps - config.learning_rate.decay_steps)));
   }
+  if (Status status = check_saves(config); !status) return status;
   return check_trace(config);
 }
 
 }  // namespace
-
-const std::vector<RunKey>& run_keys() {
-  static const std::vector<RunKey> keys = [] {
-    std::vector<RunKey> all;
-    for (auto* section : {model_and_data_keys, train_keys, optimizer_keys, layout_keys, out_keys}) {
-      for (RunKey& key : section()) all.push_back(std::move(key));
-    }
-    return all;
-  }();
-  return keys;
-}
 
 Result<RunConfig> make_run_config(const Json& file, const std::vector<std::pair<std::string, std::string>>& overrides) {
   RunConfig config;
@@ -454,13 +159,15 @@ Result<RunConfig> load_run_config(Env& env, const std::string& path,
   return make_run_config(*file, overrides);
 }
 
-std::string to_toml(const RunConfig& config) {
+Json to_json(const RunConfig& config) {
   Json document = Json::object();
   for (const RunKey& key : run_keys()) {
     const std::size_t dot = key.name.find('.');
     document[key.name.substr(0, dot)][key.name.substr(dot + 1)] = key.get(config);
   }
-  return trireme::to_toml(document);
+  return document;
 }
+
+std::string to_toml(const RunConfig& config) { return trireme::to_toml(to_json(config)); }
 
 }  // namespace trireme::train

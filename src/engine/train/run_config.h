@@ -13,8 +13,10 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/store.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/optim/optimizer.h"
+#include "engine/train/save_schedule.h"
 #include "plan/layout.h"
 
 namespace trireme::train {
@@ -44,6 +46,14 @@ struct RunConfig {
   // [layout]
   plan::Layout layout;
   bool allow_slow_tp = false;  // tensor-parallel groups may leave a host
+  // [checkpoint]
+  SaveInterval save_interval;
+  bool async_saves = true;
+  checkpoint::Retention retention;
+  Seconds mtbf;  // of the whole run; 0: not given
+  std::string cluster;
+  std::string resume;
+  std::vector<std::string> accept;
   // [out]
   std::string out = "runs/default";
   bool overwrite = false;
@@ -70,6 +80,8 @@ Result<RunConfig> make_run_config(const Json& file, const std::vector<std::pair<
 Result<RunConfig> load_run_config(Env& env, const std::string& path,
                                   const std::vector<std::pair<std::string, std::string>>& overrides);
 
+// By section and key, as the file has them.
+Json to_json(const RunConfig& config);
 // The resolved run as a TOML document: loading it again gives the same run.
 std::string to_toml(const RunConfig& config);
 

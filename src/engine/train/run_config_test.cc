@@ -85,8 +85,26 @@ TEST(RunConfig, TraceStepsAreWithinTheRun) {
 TEST(RunConfig, UnknownKeysAreRefusedWithTheNearestName) {
   EXPECT_NE(refusal(kLeast + "[train]\nstepz = 7\n").find("train.steps"), std::string::npos);
   EXPECT_NE(refusal(kLeast, {{"layot.tp", "2"}}).find("layout.tp"), std::string::npos);
-  EXPECT_NE(refusal(kLeast + "[checkpoint]\ninterval = 5\n").find("checkpoint.interval"), std::string::npos);
+  EXPECT_NE(refusal(kLeast + "[checkpoint]\ninterva = 5\n").find("checkpoint.interval"), std::string::npos);
   EXPECT_NE(refusal("steps = 3\n").find("steps"), std::string::npos);
+}
+
+TEST(RunConfig, CheckpointKeysAreReadAndTheirRulesKept) {
+  const std::string file = kLeast + "[checkpoint]\ninterval = 200\nkeep_every = 1000\n";
+  const RunConfig run = make_run_config(parse_toml(file, "run").or_throw(), {}).or_throw();
+  EXPECT_EQ(run.save_interval, (SaveInterval{.kind = SaveInterval::Kind::kSteps, .steps = 200, .time = {}}));
+  EXPECT_EQ(run.retention, (checkpoint::Retention{.keep_last = 2, .keep_every = 1000}));
+  EXPECT_TRUE(run.async_saves);
+  EXPECT_EQ(make_run_config(parse_toml(to_toml(run), "run").or_throw(), {}).or_throw().save_interval,
+            run.save_interval);
+  EXPECT_NE(refusal(kLeast, {{"checkpoint.interval", "0"}}).find("checkpoint.interval = \"0\""), std::string::npos);
+  EXPECT_NE(refusal(kLeast, {{"checkpoint.mtbf", "never"}}).find("must be a time above 0"), std::string::npos);
+  EXPECT_NE(refusal(kLeast, {{"checkpoint.interval", "5"}, {"checkpoint.mtbf", "3h"}}).find("auto only"),
+            std::string::npos);
+  EXPECT_NE(refusal(kLeast, {{"checkpoint.interval", "none"}, {"checkpoint.keep_last", "3"}}).find("a run that saves"),
+            std::string::npos);
+  EXPECT_NE(refusal(kLeast, {{"checkpoint.accept", "train.step"}}).find("nearest legal: train.steps"),
+            std::string::npos);
 }
 
 TEST(RunConfig, WrongValuesNameTheRule) {

@@ -13,21 +13,15 @@
 #include "engine/train/progress.h"
 #include "engine/train/rank_trainer.h"
 #include "engine/train/run_checks.h"
+#include "engine/train/run_directory.h"
+#include "engine/train/run_progress.h"
 #include "engine/train/run_trace.h"
+#include "engine/train/same_run.h"
 #include "engine/train/weights.h"
 #include "model/flops.h"
 
 namespace trireme::train {
 namespace {
-
-// What the backend lacks is refused by name before anything is allocated.
-Status check_backend(const plan::Layout& layout, plan::Backend backend) {
-  if (layout.all_reduce != ReduceAlgorithm::kLibrary || backend != plan::Backend::kThreads) return ok_status();
-  return Failure{.option = "layout.all_reduce",
-                 .value = std::string(reduce_algorithm_name(layout.all_reduce)),
-                 .rule = "ranks that are threads of one process have no communication library",
-                 .nearest = "ordered, or ranks that mpirun or srun starts"};
-}
 
 // The part of a run that this process has: one rank or, with threads, all of them.
 class Run {
@@ -57,8 +51,11 @@ class Run {
     Control control(number, ranks(), world_.factory(number));
     const std::vector<std::string> hosts = control.share(env_.host_name());
     place(control, hosts);
+    RunStart start;
     if (control.leads()) {
-      check_directory(env_, run_.config);
+      start = find_start(env_, run_.config);
+      check_start(env_, run_, start, tokens_);
+      check_room(env_, run_);
       measure();
     }
     control.decide(0);  // nobody takes memory for a run that the leader refuses
@@ -66,11 +63,28 @@ class Run {
                      world_.factory(number), tokens_, validation_ ? &*validation_ : nullptr, {}, host_numbers(hosts));
     RunTrace trace(env_, log_, run_, rank.rank(), hosts);
     try {
-      control.leads() ? lead(rank, control, trace) : follow(rank, control, trace);
+      const std::unique_ptr<FileLock> lock =
+          control.leads() ? claim_directory(env_, run_.config, start) : std::unique_ptr<FileLock>();
+      const Resumed from = load_checkpoint(env_, log_, run_, start.checkpoints, tokens_, control, rank);
+      check_trace_steps(from.progress.step);
+      from.path.empty() ? rank.initialise() : rank.go_on_from(from.progress);
+      if (control.leads()) prepare_directory(env_, run_.config, start);
+      control.leads() ? lead(rank, control, trace, start, from) : follow(rank, control, trace, from.progress.step);
     } catch (const Error& error) {
       if (error.code() == ExitCode::kHang) tell_last_operations(rank.rank());
       throw;
     }
+  }
+
+  // Steps that were done before this start cannot be traced.
+  void check_trace_steps(std::int64_t done) const {
+    const RunConfig& config = run_.config;
+    if (config.trace.empty() || done == 0 || config.trace_first > done) return;
+    throw Error(
+        Failure{.option = "out.trace_steps",
+                .value = fmt::format("{}-{}", config.trace_first, config.trace_last),
+                .rule = fmt::format("the run goes on from step {}", done),
+                .nearest = fmt::format("{}-{}", std::min(done + 3, config.steps), std::min(done + 5, config.steps))});
   }
 
   // What a rank that has waited in vain did before.
@@ -123,32 +137,64 @@ class Run {
               threads == 1 ? "" : "s", format_flops_rate(outcome_.gemm_flops_per_s));
   }
 
-  enum Word : std::int64_t { kEnd, kStep };
+  enum Word : std::int64_t { kEnd, kStep, kSave, kWait };
 
-  // Rank 0: steps, metrics, the decision to go on, the model at the end.
-  void lead(RankTrainer& rank, Control& control, RunTrace& trace) {
-    if (!run_.config.model_weights.empty()) log_.info("weights from {}", run_.config.model_weights);
-    const std::unique_ptr<FileLock> lock = open_directory(env_, run_.config);
-    telemetry::MetricsWriter metrics(env_, join_path(run_.config.out, "metrics.jsonl"));
-    for (std::int64_t step = 1; step <= run_.config.steps; ++step) {
-      control.decide(kStep);
-      trace.before_step(step);
-      const telemetry::StepRecord record = one_step(rank, step);
-      trace.after_step(step, control);
-      metrics.write(record);
-      progress_.step(record);
-      outcome_.last = record;
-      outcome_.steps_done = step;
-      if (step == 1) world_.set_deadline(Seconds{run_.config.deadline_s});
-      if (stop_asked()) {
-        outcome_.interrupted = step < run_.config.steps;
-        break;
-      }
+  void make_saver(std::optional<RunSaver>& saver, RankTrainer& rank, Control& control, const SaveFacts* facts,
+                  SaveSchedule* schedule) {
+    if (run_.config.save_interval.kind == SaveInterval::Kind::kNone) return;
+    saver.emplace(env_, log_, checkpoints_of(run_.config.out), rank.rank().plan(), rank.rank().device(), control, facts,
+                  schedule);
+  }
+
+  // What rank 0 decides with.
+  struct Lead {
+    RankTrainer& rank;
+    Control& control;
+    RunTrace& trace;
+    RunProgress progress;
+    SaveFacts facts;
+    SaveSchedule schedule;
+    telemetry::MetricsWriter metrics;
+    std::optional<RunSaver> saver = std::nullopt;
+    std::optional<double> stall_s = std::nullopt;  // of a save since the last step
+
+    // Before every word all ranks ask how a save stands.
+    void say(Word word) {
+      if (saver) saver->poll();
+      control.decide(word);
     }
-    control.decide(kEnd);
+    void save(std::int64_t step, const char* reason) {
+      say(kSave);
+      saver->save(rank.rank().executor().state(), progress.at(step), reason);
+      stall_s = saver->last_stall().count;
+    }
+  };
+
+  // Rank 0: steps, metrics, the decisions to go on and to save, the model at the end.
+  void lead(RankTrainer& rank, Control& control, RunTrace& trace, const RunStart& start, const Resumed& from) {
+    if (from.path.empty() && !run_.config.model_weights.empty()) {
+      log_.info("weights from {}", run_.config.model_weights);
+    }
+    if (start.continues) tidy_checkpoints(from.progress.step);
+    const std::string path = metrics_of(run_.config.out);
+    const RunProgress progress(env_, run_, from, telemetry::rewind_metrics(env_, path, from.progress.step));
+    Lead lead{.rank = rank,
+              .control = control,
+              .trace = trace,
+              .progress = progress,
+              .facts = progress.facts(data_identity(tokens_)),
+              .schedule = SaveSchedule(progress.policy(), progress.first_step()),
+              .metrics = telemetry::MetricsWriter(env_, path)};
+    make_saver(lead.saver, rank, control, &lead.facts, &lead.schedule);
+    if (lead.saver) tell_room(*lead.saver);
+    steps(lead);
+    // A run that another's checkpoint has finished already gets it too: its directory needs no other.
+    if (lead.saver && (outcome_.steps_done != from.progress.step || !start.continues)) save_last(lead);
+    lead.say(kEnd);
+    if (lead.saver) lead.saver->wait();
     trace.end(outcome_.steps_done, control);
     progress_.finish();
-    metrics.close();
+    lead.metrics.close();
     outcome_.predicted = rank.rank().predicted();
     outcome_.counted = rank.rank().counted();
     outcome_.resident = env_.resident_memory().anonymous;
@@ -156,17 +202,88 @@ class Run {
     finish(rank, control);
   }
 
-  void follow(RankTrainer& rank, Control& control, RunTrace& trace) {
-    std::int64_t step = 0;
-    while (control.decide(kEnd) == kStep) {
+  void steps(Lead& lead) {
+    const std::int64_t first = lead.progress.first_step() + 1;
+    outcome_.first_step = first;
+    outcome_.steps_done = first - 1;
+    for (std::int64_t step = first; step <= run_.config.steps; ++step) {
+      lead.say(kStep);
+      lead.trace.before_step(step);
+      const telemetry::StepRecord record = one_step(lead, step);
+      lead.trace.after_step(step, lead.control);
+      lead.metrics.write(record);
+      progress_.step(record);
+      outcome_.last = record;
+      outcome_.steps_done = step;
+      if (step == first) world_.set_deadline(Seconds{run_.config.deadline_s});
+      if (stop_asked()) {
+        outcome_.interrupted = step < run_.config.steps;
+        return;
+      }
+      lead.schedule.step_done(step, Seconds{record.step_s});
+      if (!lead.saver || step == run_.config.steps) continue;
+      if (const std::string news = lead.schedule.take_news(); !news.empty()) log_.info("{}", news);
+      if (lead.schedule.due(step) && lead.saver->has_room()) lead.save(step, "interval");
+    }
+  }
+
+  // The disk may be large enough for one checkpoint, and too small for those that are to stay and one more.
+  void tell_room(const RunSaver& saver) {
+    const std::int64_t count = run_.config.retention.keep_last + 1;
+    const Bytes left = env_.free_space(checkpoints_of(run_.config.out)), wanted{count * saver.bytes().count};
+    if (left >= wanted) return;
+    log_.warning("the disk of {} has {} left; {} checkpoints, which is what there can be at once, take {}",
+                 run_.config.out, format_bytes(left), count, format_bytes(wanted));
+  }
+
+  // What a run that ends in order leaves.
+  void save_last(Lead& lead) {
+    const std::int64_t done = outcome_.steps_done;
+    if (done == lead.saver->saved_step()) return;
+    lead.say(kWait);  // whatever comes of this one, the one before is there
+    lead.saver->wait();
+    if (!lead.saver->has_room()) {
+      throw Error(ExitCode::kStorage, "checkpoint", fmt::format("save step {}", done), "there is no room for it",
+                  fmt::format("free {} on the disk of {}", format_bytes(lead.saver->bytes()), run_.config.out));
+    }
+    lead.save(done, outcome_.interrupted ? "stop" : "end");
+  }
+
+  // `step` was loaded whole. Sets aside what is beyond it: steps that this run will do anew, or damaged ones. Then
+  // removes what an earlier start was killed before removing; it may be that nothing is saved any more.
+  void tidy_checkpoints(std::int64_t step) {
+    checkpoint::Store store(env_, checkpoints_of(run_.config.out));
+    for (const std::string& name : store.set_aside_after(step)) {
+      log_.warning("a checkpoint beyond step {} is kept aside as {}", step, join_path(store.directory(), name));
+    }
+    if (run_.config.save_interval.kind != SaveInterval::Kind::kNone) store.retain(run_.config.retention);
+  }
+
+  void follow(RankTrainer& rank, Control& control, RunTrace& trace, std::int64_t first_step) {
+    std::optional<RunSaver> saver;
+    make_saver(saver, rank, control, nullptr, nullptr);
+    std::int64_t step = first_step;
+    for (;;) {
+      if (saver) saver->poll();
+      const std::int64_t word = control.decide(kEnd);
+      if (word == kEnd) break;
+      if (word == kSave) {
+        saver->save(rank.rank().executor().state(), {.step = step}, "");
+        continue;
+      }
+      if (word == kWait) {
+        saver->wait();
+        continue;
+      }
       ++step;
       trace.before_step(step);
       rank.step(step);
-      if (step == 1) world_.set_deadline(Seconds{run_.config.deadline_s});
+      if (step == first_step + 1) world_.set_deadline(Seconds{run_.config.deadline_s});
       const std::int64_t rounds = validation_due(step) ? run_.config.validation_micro_batches : 0;
       for (std::int64_t i = 0; i < rounds; ++i) rank.validate(i);
       trace.after_step(step, control);
     }
+    if (saver) saver->wait();
     trace.end(step, control);
     finish(rank, control);
   }
@@ -174,8 +291,10 @@ class Run {
   // Every rank's prediction is compared with what it counted; then the model.
   void finish(RankTrainer& rank, Control& control) {
     const std::string own = to_json(make_rank_report(rank.rank(), rank.last_traffic(), env_)).dump();
+    const bool stepped = outcome_.last.has_value();  // else nothing is to be compared
     for (const std::string& text : control.gather(own)) {
-      const RankReport report = rank_report_from_json(parse_json(text, "a rank's report").or_throw());
+      RankReport report = rank_report_from_json(parse_json(text, "a rank's report").or_throw());
+      if (!stepped) report.ledger_fault = report.traffic_fault = "";
       for (const std::string& fault : {report.ledger_fault, report.traffic_fault}) {
         if (!fault.empty()) log_.warning("rank {} is not what the plan predicted: {}", report.rank, fault);
       }
@@ -185,10 +304,13 @@ class Run {
                  join_path(run_.config.out, "model"));
   }
 
-  telemetry::StepRecord one_step(RankTrainer& rank, std::int64_t step) {
+  telemetry::StepRecord one_step(Lead& lead, std::int64_t step) {
+    RankTrainer& rank = lead.rank;
     const double before = env_.now().count;
     const plan::Batch& batch = run_.config.batch;
     telemetry::StepRecord record{.step = step};
+    record.incarnation = lead.progress.incarnation();
+    record.save_stall_s = std::exchange(lead.stall_s, std::nullopt);
     record.learning_rate = optim::learning_rate_at(run_.config.learning_rate, step - 1);
     const parallel::StepResult result = rank.step(step);
     record.loss = result.loss;
@@ -196,7 +318,7 @@ class Run {
     record.clip_factor = result.clip_factor;
     record.step_s = std::max(env_.now().count - before, 1e-9);  // a clock may stand still
     const auto step_tokens = static_cast<double>(plan::tokens_per_step(batch));
-    record.tokens = step * plan::tokens_per_step(batch);
+    record.tokens = lead.progress.at(step).tokens;
     record.tokens_per_s = step_tokens / record.step_s;
     record.mfu = model::model_flops(run_.plan.table.config, batch.global_batch, batch.sequence).count /
                  (record.step_s * outcome_.gemm_flops_per_s);
@@ -256,73 +378,6 @@ class Run {
 };
 
 }  // namespace
-
-ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
-  if (Status status = check_backend(config.layout, options.backend); !status) throw Error(status.failure());
-  ResolvedRun run{.config = config, .plan = {}};
-  const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
-  const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
-  run.config.threads = config.threads > 0 ? config.threads : share;
-  model::Config model_config = model::load_config(env, config.model_config).or_throw();
-  if (options.layers > 0) model_config.layers = options.layers;
-  if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
-  if (config.ignore >= model_config.vocabulary) {
-    throw Error(Failure{.option = "data.ignore",
-                        .value = fmt::format("{}", config.ignore),
-                        .rule = fmt::format("the model's vocabulary has {} tokens", model_config.vocabulary),
-                        .nearest = fmt::format("{}", model_config.vocabulary - 1)});
-  }
-  run.plan = parallel::make_run_plan(
-      model_config, config.layout, config.batch,
-      {.threads = static_cast<int>(run.config.threads),
-       .compute = DType::kF32,
-       .evaluation_micro_batches = config.validation_tokens.empty() ? 0 : config.validation_micro_batches,
-       .masked_targets = config.ignore >= 0,
-       .backend = options.backend},
-      0);
-  return run;
-}
-
-std::string describe_run(const ResolvedRun& run) {
-  const plan::Batch& batch = run.config.batch;
-  const std::int64_t micro_batches = plan::micro_batches(run.config.layout, batch);
-  const std::int64_t parameters = run.plan.table.total();
-  const double flops = model::model_flops(run.plan.table.config, batch.global_batch, batch.sequence).count;
-  std::string text = fmt::format("model   {}, {} parameters\n", model::family_name(run.plan.table.config.family),
-                                 format_exact(parameters));
-  text += fmt::format("layout  {}, recompute {}\n", plan::describe(run.config.layout),
-                      model::recompute_name(run.config.layout.recompute));
-  text += fmt::format("batch   {} sequences = {} a micro-batch x {} micro-batch{} x {} replica{}\n", batch.global_batch,
-                      batch.micro_batch, micro_batches, micro_batches == 1 ? "" : "es", run.config.layout.dp,
-                      run.config.layout.dp == 1 ? "" : "s");
-  text += fmt::format("        {} sequences x {} tokens = {} tokens and {:.3g} model flops a step\n",
-                      batch.global_batch, batch.sequence, format_exact(plan::tokens_per_step(batch)), flops);
-  return text;
-}
-
-namespace {
-
-// What every process of the run can refuse by itself.
-void check_run(Env& env, const ResolvedRun& run) {
-  open_training(env, run);
-  if (!run.config.validation_tokens.empty()) open_validation(env, run);
-  if (!run.config.model_weights.empty() && !env.exists(run.config.model_weights)) {
-    throw Error(Failure{.option = "model.weights",
-                        .value = run.config.model_weights,
-                        .rule = "there is no such file or directory",
-                        .nearest = ""});
-  }
-}
-
-}  // namespace
-
-void check_dry_run(Env& env, const ResolvedRun& run) {
-  check_run(env, run);
-  check_directory(env, run.config);
-  std::vector<int> all(static_cast<std::size_t>(run.config.layout.world()));
-  std::iota(all.begin(), all.end(), 0);
-  check_memory(env, run, all);
-}
 
 TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks) {
   TRIREME_CHECK_EQ(world.ranks(), run.config.layout.world());

@@ -24,9 +24,10 @@ struct TrainHooks {
 };
 
 struct TrainOutcome {
+  std::int64_t first_step = 1;  // of this start of the run
   std::int64_t steps_done = 0;
   bool interrupted = false;
-  std::optional<telemetry::StepRecord> last = std::nullopt;  // of the last step
+  std::optional<telemetry::StepRecord> last = std::nullopt;  // of the last step; none: there was nothing left to do
   std::optional<double> validation_loss = std::nullopt;      // of the end
   Ledger predicted;                                          // of rank 0
   Ledger counted;

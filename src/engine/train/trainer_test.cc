@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/fake_env.h"
+#include "checkpoint/difference.h"
+#include "checkpoint/store.h"
 #include "engine/data/tokenize.h"
 #include "engine/train/generate.h"
 #include "model/test_configs.h"
@@ -112,16 +114,35 @@ TEST_F(Trainer, AnInterruptedRunTracesWhatItDid) {
 }
 
 TEST_F(Trainer, AnExistingRunIsKeptUnlessAsked) {
-  run();
+  const Settings unsaved{{"checkpoint.interval", "none"}};
+  run(unsaved);
   const std::string metrics = env_.read_file("out/metrics.jsonl");
-  const auto [code, message] = refusal();
-  EXPECT_EQ(code, ExitCode::kUsage);
-  EXPECT_NE(message.find("out.directory"), std::string::npos);
-  EXPECT_EQ(env_.read_file("out/metrics.jsonl"), metrics);
+  for (const Settings& settings : {unsaved, Settings{}}) {  // there is no checkpoint to go on from either
+    const auto [code, message] = refusal(settings);
+    EXPECT_EQ(code, ExitCode::kUsage);
+    EXPECT_NE(message.find("out.directory"), std::string::npos);
+    EXPECT_EQ(env_.read_file("out/metrics.jsonl"), metrics);
+  }
   env_.put_file("out/model/model.safetensors.index.json", "{}");  // of an older, sharded model
   EXPECT_EQ(run({{"out.overwrite", "true"}}).steps_done, 3);
   EXPECT_FALSE(env_.exists("out/model/model.safetensors.index.json"));
   EXPECT_NE(env_.read_file("out/run.toml").find("overwrite = false"), std::string::npos);
+}
+
+TEST_F(Trainer, TheSameRunAgainGoesOnFromItsCheckpoint) {
+  run({{"out.directory", "whole"}});
+  run({}, true);  // stopped after one step
+  const std::string first = env_.read_file("out/metrics.jsonl");
+  const TrainOutcome outcome = run();
+  EXPECT_EQ(outcome.first_step, 2);
+  EXPECT_EQ(outcome.steps_done, 3);
+  EXPECT_EQ(Ledger::first_difference(outcome.predicted, outcome.counted), "");
+  EXPECT_EQ(env_.read_file("out/model/model.safetensors"), env_.read_file("whole/model/model.safetensors"));
+  EXPECT_TRUE(env_.read_file("out/metrics.jsonl").starts_with(first));
+  EXPECT_NE(env_.read_file("out/metrics.jsonl").find("\"incarnation\":2"), std::string::npos);
+  const std::string all = env_.read_file("out/metrics.jsonl");
+  EXPECT_FALSE(run().last.has_value());  // nothing is left to do
+  EXPECT_EQ(env_.read_file("out/metrics.jsonl"), all);
 }
 
 TEST_F(Trainer, AFailedStartTouchesNothing) {
@@ -139,6 +160,7 @@ TEST_F(Trainer, AFailedStartTouchesNothing) {
 }
 
 TEST_F(Trainer, TwoRunsDoNotShareADirectory) {
+  env_.make_directories("out");
   const std::unique_ptr<FileLock> other = env_.try_lock("out/.lock");
   EXPECT_NE(refusal({{"out.overwrite", "true"}}).second.find("another run is writing there"), std::string::npos);
 }
@@ -331,6 +353,30 @@ TEST_F(Trainer, ARankThatMayNotHoldWhatItNeedsEndsWithItsCode) {
 
 TEST_F(Trainer, AnIllegalDegreeIsRefusedByName) {
   EXPECT_NE(refusal({{"layout.tp", "3"}}).second.find("layout.tp = 3"), std::string::npos);
+}
+
+TEST_F(Trainer, ARunThatAnotherHasFinishedHasItsCheckpoint) {
+  run({{"checkpoint.interval", "2"}});
+  const TrainOutcome outcome = run({{"checkpoint.resume", "out"}, {"out.directory", "again"}, {"layout.dp", "2"}});
+  EXPECT_EQ(outcome.steps_done, 3);
+  EXPECT_FALSE(outcome.last.has_value());
+  const checkpoint::Reader saved = checkpoint::Reader::open(env_, "out/checkpoints/step-00000003").or_throw();
+  const checkpoint::Reader own = checkpoint::Reader::open(env_, "again/checkpoints/step-00000003").or_throw();
+  EXPECT_EQ(own.manifest().layout, "dp 2 x tp 1 x pp 1, zero 0");
+  for (const checkpoint::TensorDifference& tensor : checkpoint::difference(saved, own)) {
+    EXPECT_EQ(tensor.differing, 0) << tensor.name;
+  }
+  EXPECT_EQ(env_.read_file("again/model/model.safetensors"), env_.read_file("out/model/model.safetensors"));
+}
+
+// As where a run was killed once its last checkpoint was there, before it removed another.
+TEST_F(Trainer, WhatAnEarlierStartDidNotRemoveIsRemovedWithNothingLeftToTrain) {
+  run({{"checkpoint.interval", "1"}, {"checkpoint.keep_last", "3"}});
+  const checkpoint::Store store(env_, "out/checkpoints");
+  ASSERT_EQ(store.steps(), (std::vector<std::int64_t>{1, 2, 3}));
+  const TrainOutcome outcome = run({{"checkpoint.interval", "1"}, {"checkpoint.keep_last", "2"}});
+  EXPECT_FALSE(outcome.last.has_value());
+  EXPECT_EQ(store.steps(), (std::vector<std::int64_t>{2, 3}));
 }
 
 }  // namespace

@@ -4,10 +4,11 @@
 #include <cmath>
 #include <functional>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "base/random.h"
+#include "checkpoint/hugging_face.h"
+#include "checkpoint/hugging_face_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
 
@@ -118,52 +119,6 @@ float initial_value(const model::Initialiser& init, RandomKey key, std::int64_t 
   return static_cast<float>(init.standard_deviation * random_normal(key, static_cast<std::uint64_t>(element)));
 }
 
-// Hugging Face writes the base model's tensors with its prefix or, in files of the bare base model, without.
-std::vector<std::string> names_of(const std::string& name) {
-  for (std::string_view prefix : {"transformer.", "model."}) {
-    if (name.rfind(prefix, 0) == 0) return {name, name.substr(prefix.size())};
-  }
-  return {name};
-}
-
-const checkpoint::StoredTensor& stored_tensor(const SafetensorsReader& file, const model::Parameter& parameter,
-                                              const std::string& path) {
-  for (const std::string& name : names_of(parameter.name)) {
-    const checkpoint::StoredTensor* stored = file.find(name);
-    if (stored == nullptr) continue;
-    if (stored->shape != parameter.shape) {
-      throw Error(ExitCode::kUsage, "weights", "read " + path,
-                  fmt::format("{} has shape [{}], the model needs [{}]", name, fmt::join(stored->shape, ", "),
-                              fmt::join(parameter.shape, ", ")));
-    }
-    return *stored;
-  }
-  throw Error(ExitCode::kUsage, "weights", "read " + path, fmt::format("there is no tensor {}", parameter.name),
-              "model.config must be the config.json of these weights");
-}
-
-// Buffers that old files carry beside parameters, and a tied head written out.
-bool may_be_left_out(const std::string& name, const model::Config& config) {
-  for (std::string_view suffix : {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"}) {
-    if (name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0) {
-      return true;
-    }
-  }
-  return config.tied_embeddings && name == "lm_head.weight";
-}
-
-void refuse_unknown_tensors(const SafetensorsReader& file, const parallel::RunPlan& plan, const std::string& path) {
-  std::set<std::string> known;
-  for (const model::Parameter& parameter : plan.table.parameters) {
-    for (const std::string& name : names_of(parameter.name)) known.insert(name);
-  }
-  for (const checkpoint::StoredTensor& stored : file.tensors()) {
-    if (known.count(stored.name) > 0 || may_be_left_out(stored.name, plan.table.config)) continue;
-    throw Error(ExitCode::kUsage, "weights", "read " + path, fmt::format("{} is no tensor of this model", stored.name),
-                "model.config must be the config.json of these weights");
-  }
-}
-
 }  // namespace
 
 void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, std::uint64_t seed,
@@ -190,10 +145,10 @@ void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, 
 void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& path,
                     parallel::RankState& state) {
   const SafetensorsReader file = SafetensorsReader::open(env, path).or_throw();
-  refuse_unknown_tensors(file, plan, path);
+  checkpoint::refuse_unknown_tensors(file, plan.table, path);
   for_each_weight(plan, state, [&](const KeptWeights& kept) {
     const model::Parameter& parameter = kept.parameter;
-    const std::string name = stored_tensor(file, parameter, path).name;
+    const std::string name = checkpoint::stored_tensor(file, parameter, path).name;
     for_each_piece(parameter, kept.local, [&](const Piece& piece) {
       if (common(piece, kept.part).length() == 0) return;
       std::vector<float> values(static_cast<std::size_t>(piece.rows * piece.columns));
@@ -319,7 +274,8 @@ void export_model(Env& env, const RankWeights& own, Control& control, const std:
     writer.write_floats(parameter.name, collect(own, parameter, slices[index], control));
   }
   writer.finish();
-  env.write_file_atomically(join_path(directory, "config.json"), model::to_hugging_face(table.config).dump(2) + "\n");
+  env.write_file_atomically(join_path(directory, "config.json"),
+                            checkpoint::hugging_face_config(table.config, DType::kF32));
 }
 
 }  // namespace trireme::train

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "engine/kernels/cpu/test_workspace.h"
+#include "engine/kernels/device.h"
 
 namespace trireme::kernels {
 namespace {
@@ -18,6 +19,24 @@ Dropout dropout_of(const Work& w, std::int64_t sequence, double probability) {
           .sequence = sequence,
           .columns_total = w.columns.total + 4,
           .column_begin = 2 + w.columns.begin};
+}
+
+TEST(CpuElementwise, RowsCopiedPastTheCachesAreTheRows) {
+  const std::unique_ptr<Device> cpu = make_cpu_device(1), reference = make_reference_device();
+  std::vector<float> from(5000);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+  for (const std::int64_t row : {1, 2, 15, 16, 17, 63, 100, 257}) {
+    for (const std::int64_t stride : {row, row + 1, row + 64}) {
+      for (const std::int64_t begin : {0, 1, 7, 16}) {  // of the place on the host
+        constexpr std::int64_t kRows = 9;
+        std::vector<float> got(static_cast<std::size_t>(begin + kRows * row + 3), -1.0F), wanted = got;
+        cpu->copy_rows_to_host(got.data() + begin, from.data() + 3, row, kRows, stride);
+        reference->copy_rows_to_host(wanted.data() + begin, from.data() + 3, row, kRows, stride);
+        EXPECT_EQ(got, wanted) << row << " floats, " << stride << " apart, at " << begin;
+        EXPECT_EQ(got[static_cast<std::size_t>(begin + 2 * row)], static_cast<float>(3 + 2 * stride));
+      }
+    }
+  }
 }
 
 TEST(CpuElementwise, AddBias) {

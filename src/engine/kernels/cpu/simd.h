@@ -30,6 +30,10 @@ void rotate(float* first, float* second, const float* cosines, const float* sine
 inline constexpr std::int64_t kMaxStripColumns = 128;  // most that n may be in strip sums
 void strip_sum(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n);
 
+// Rows of `row` elements, the next one `stride` further on, to one place one after the other. Written past the caches:
+// for what is read again much later, or by another core.
+void copy_rows_past_cache(float* to, const float* from, std::int64_t row, std::int64_t rows, std::int64_t stride);
+
 // gate optional.
 void activation_forward(ActivationType type, const float* gate, const float* up, float* out, std::int64_t n);
 // gate and d_gate optional, together.

@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "engine/train/resume.h"
+#include "engine/train/run_checks.h"
+#include "engine/train/run_directory.h"
+#include "engine/train/trainer.h"
+#include "model/flops.h"
+
+namespace trireme::train {
+namespace {
+
+// What the backend lacks is refused by name before anything is allocated.
+Status check_backend(const plan::Layout& layout, plan::Backend backend) {
+  if (layout.all_reduce != ReduceAlgorithm::kLibrary || backend != plan::Backend::kThreads) return ok_status();
+  return Failure{.option = "layout.all_reduce",
+                 .value = std::string(reduce_algorithm_name(layout.all_reduce)),
+                 .rule = "ranks that are threads of one process have no communication library",
+                 .nearest = "ordered, or ranks that mpirun or srun starts"};
+}
+
+// What the run holds for checkpoints.
+plan::CheckpointStaging staging_of(const RunConfig& config) {
+  if (config.save_interval.kind == SaveInterval::Kind::kNone) {
+    return config.resume.empty() ? plan::CheckpointStaging::kNone : plan::CheckpointStaging::kTile;
+  }
+  return config.async_saves ? plan::CheckpointStaging::kSnapshot : plan::CheckpointStaging::kTile;
+}
+
+}  // namespace
+
+ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
+  if (Status status = check_backend(config.layout, options.backend); !status) throw Error(status.failure());
+  ResolvedRun run{.config = config, .plan = {}};
+  const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
+  const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
+  run.config.threads = config.threads > 0 ? config.threads : share;
+  model::Config model_config = model::load_config(env, config.model_config).or_throw();
+  if (options.layers > 0) model_config.layers = options.layers;
+  if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
+  if (config.ignore >= model_config.vocabulary) {
+    throw Error(Failure{.option = "data.ignore",
+                        .value = fmt::format("{}", config.ignore),
+                        .rule = fmt::format("the model's vocabulary has {} tokens", model_config.vocabulary),
+                        .nearest = fmt::format("{}", model_config.vocabulary - 1)});
+  }
+  run.plan = parallel::make_run_plan(
+      model_config, config.layout, config.batch,
+      {.threads = static_cast<int>(run.config.threads),
+       .compute = DType::kF32,
+       .evaluation_micro_batches = config.validation_tokens.empty() ? 0 : config.validation_micro_batches,
+       .masked_targets = config.ignore >= 0,
+       .backend = options.backend,
+       .checkpoints = staging_of(config)},
+      0);
+  return run;
+}
+
+std::string describe_run(const ResolvedRun& run) {
+  const plan::Batch& batch = run.config.batch;
+  const std::int64_t micro_batches = plan::micro_batches(run.config.layout, batch);
+  const std::int64_t parameters = run.plan.table.total();
+  const double flops = model::model_flops(run.plan.table.config, batch.global_batch, batch.sequence).count;
+  std::string text = fmt::format("model   {}, {} parameters\n", model::family_name(run.plan.table.config.family),
+                                 format_exact(parameters));
+  text += fmt::format("layout  {}, recompute {}\n", plan::describe(run.config.layout),
+                      model::recompute_name(run.config.layout.recompute));
+  text += fmt::format("batch   {} sequences = {} a micro-batch x {} micro-batch{} x {} replica{}\n", batch.global_batch,
+                      batch.micro_batch, micro_batches, micro_batches == 1 ? "" : "es", run.config.layout.dp,
+                      run.config.layout.dp == 1 ? "" : "s");
+  text += fmt::format("        {} sequences x {} tokens = {} tokens and {:.3g} model flops a step\n",
+                      batch.global_batch, batch.sequence, format_exact(plan::tokens_per_step(batch)), flops);
+  return text;
+}
+
+void check_dry_run(Env& env, const ResolvedRun& run) {
+  check_run(env, run);
+  const RunStart start = find_start(env, run.config);
+  check_start(env, run, start, open_training(env, run));
+  check_room(env, run);
+  std::vector<int> all(static_cast<std::size_t>(run.config.layout.world()));
+  std::iota(all.begin(), all.end(), 0);
+  check_memory(env, run, all);
+}
+
+}  // namespace trireme::train

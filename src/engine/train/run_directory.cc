@@ -1,0 +1,147 @@
+#include "engine/train/run_directory.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "checkpoint/find.h"
+#include "checkpoint/store.h"
+
+namespace trireme::train {
+namespace {
+
+Error refused(std::string option, std::string value, std::string rule, std::string nearest = "") {
+  return Error(Failure{
+      .option = std::move(option), .value = std::move(value), .rule = std::move(rule), .nearest = std::move(nearest)});
+}
+
+// Files that a run writes beside its checkpoints.
+std::vector<std::string> run_files(Env& env, const std::string& out) {
+  std::vector<std::string> files{join_path(out, "run.toml"), metrics_of(out)};
+  const std::string model = join_path(out, "model");
+  if (env.exists(model) && env.is_directory(model)) {
+    for (const std::string& name : env.list_directory(model)) {
+      const bool ours = name == "config.json" || name.find(".safetensors") != std::string::npos;
+      if (ours) files.push_back(join_path(model, name));
+    }
+  }
+  std::erase_if(files, [&](const std::string& file) { return !env.exists(file); });
+  return files;
+}
+
+void check_kinds(Env& env, const RunConfig& config) {
+  if (env.exists(config.out) && !env.is_directory(config.out)) {
+    throw refused("out.directory", config.out, "is a file");
+  }
+  if (!config.trace.empty() && env.is_directory(config.trace)) {
+    throw refused("out.trace", config.trace, "is a directory");
+  }
+  if (!config.trace.empty() && env.exists(config.trace) && !config.overwrite) {
+    throw refused("out.trace", config.trace, "is there already, and is not overwritten unless asked",
+                  "another --trace, or --overwrite");
+  }
+}
+
+// A run begins anew: in an empty place, or where overwriting was asked for.
+void check_empty(Env& env, const RunConfig& config) {
+  if (config.overwrite || !env.exists(config.out)) return;
+  if (!checkpoint::Store(env, checkpoints_of(config.out)).steps().empty()) {
+    throw refused("out.directory", config.out, "holds checkpoints of another run", "another --out, or --overwrite");
+  }
+  if (env.exists(unsaved_mark_of(config.out))) return;
+  const std::vector<std::string> files = run_files(env, config.out);
+  if (files.empty()) return;
+  throw refused("out.directory", config.out,
+                fmt::format("holds {} already, and no checkpoint to go on from", base_name(files.front())),
+                "another --out, or --overwrite");
+}
+
+bool is_inside(Env& env, const std::string& checkpoint, const std::string& out) {
+  const std::string own = checkpoints_of(out);
+  return env.is_directory(own) && directory_name(env.real_path(checkpoint)) == env.real_path(own);
+}
+
+RunStart start_as_asked(Env& env, const RunConfig& config) {
+  Result<std::vector<std::string>> found = checkpoint::find_checkpoints(env, config.resume);
+  if (!found) {
+    Failure failure = found.failure();
+    failure.option = "checkpoint.resume";
+    failure.value = config.resume;
+    throw Error(failure);
+  }
+  if (found->empty()) {
+    const Failure failure = checkpoint::newest_checkpoint(env, config.resume).failure();
+    throw refused("checkpoint.resume", config.resume, failure.rule, failure.nearest);
+  }
+  RunStart start{.checkpoints = *found, .continues = is_inside(env, found->front(), config.out)};
+  if (!start.continues) {
+    check_empty(env, config);
+  } else if (config.overwrite) {
+    throw refused("out.overwrite", config.out, "would remove the checkpoint that the run is to start from",
+                  "one of --overwrite and --resume, or another --out");
+  }
+  return start;
+}
+
+}  // namespace
+
+std::string checkpoints_of(const std::string& out) { return join_path(out, "checkpoints"); }
+std::string unsaved_mark_of(const std::string& out) { return join_path(out, ".unsaved"); }
+std::string metrics_of(const std::string& out) { return join_path(out, "metrics.jsonl"); }
+
+RunStart find_start(Env& env, const RunConfig& config) {
+  check_kinds(env, config);
+  if (!config.resume.empty()) return start_as_asked(env, config);
+  RunStart start;
+  if (!config.overwrite) {
+    const checkpoint::Store store(env, checkpoints_of(config.out));
+    for (std::int64_t step : store.steps()) start.checkpoints.insert(start.checkpoints.begin(), store.path_of(step));
+  }
+  start.continues = !start.checkpoints.empty();
+  if (!start.continues) {
+    check_empty(env, config);
+  } else if (config.save_interval.kind == SaveInterval::Kind::kNone) {
+    throw refused("checkpoint.interval", "none",
+                  fmt::format("{} holds {}, and a run that goes on from one saves too", config.out,
+                              base_name(start.checkpoints.front())),
+                  "auto, or --overwrite to begin anew");
+  }
+  return start;
+}
+
+std::unique_ptr<FileLock> claim_directory(Env& env, const RunConfig& config, RunStart& start) {
+  env.make_directories(config.out);
+  std::unique_ptr<FileLock> lock = env.try_lock(join_path(config.out, ".lock"));
+  if (lock == nullptr) throw refused("out.directory", config.out, "another run is writing there", "another --out");
+  start = find_start(env, config);  // what came in between
+  return lock;
+}
+
+void prepare_directory(Env& env, const RunConfig& config, const RunStart& start) {
+  env.make_directories(join_path(config.out, "model"));
+  if (!config.trace.empty()) env.make_directories(directory_name(config.trace));
+  checkpoint::Store store(env, checkpoints_of(config.out));
+  if (start.continues) {
+    store.remove_partial();
+  } else {
+    store.remove_all();
+    for (const std::string& file : run_files(env, config.out)) env.remove_file(file);
+  }
+  const std::string mark = unsaved_mark_of(config.out);
+  if (start.continues && env.exists(mark)) env.remove_file(mark);
+  if (config.save_interval.kind != SaveInterval::Kind::kNone) {
+    if (!start.continues) env.write_file_atomically(mark, "");
+    env.make_directories(store.directory());
+    env.sync_directory(config.out);
+    env.sync_directory(directory_name(config.out));
+  }
+  RunConfig resolved = config;
+  resolved.overwrite = false;  // consents for this time
+  resolved.accept.clear();
+  resolved.resume.clear();
+  resolved.trace.clear();  // a look at this time
+  resolved.trace_first = resolved.trace_last = 0;
+  env.write_file_atomically(join_path(config.out, "run.toml"), to_toml(resolved));
+}
+
+}  // namespace trireme::train

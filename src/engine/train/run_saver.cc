@@ -1,0 +1,191 @@
+#include "engine/train/run_saver.h"
+
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace trireme::train {
+namespace {
+
+constexpr Seconds kBetweenLooks{0.005};
+
+}  // namespace
+
+// Makes a checkpoint of shards that are there: on a thread, since a disk takes its time to promise.
+struct RunSaver::Commit {
+  std::thread thread;
+  std::mutex mutex;
+  bool ended = false;
+  std::string error;
+  Seconds at;  // that it ended
+  std::vector<std::int64_t> removed;
+
+  ~Commit() {
+    if (thread.joinable()) thread.join();
+  }
+  void end(const std::string& what, Seconds now) {
+    const std::lock_guard lock(mutex);
+    ended = true;
+    at = now;
+    error = what;
+  }
+};
+
+RunSaver::RunSaver(Env& env, Log& log, const std::string& directory, const parallel::RunPlan& plan,
+                   kernels::Device& device, Control& control, const SaveFacts* facts, SaveSchedule* schedule)
+    : env_(env),
+      log_(log),
+      plan_(plan),
+      control_(control),
+      facts_(facts),
+      schedule_(schedule),
+      store_(env, directory),
+      saver_(env, device, plan) {
+  if (!control.leads()) return;
+  bytes_ = save_bytes(plan.table, plan.layout);
+}
+
+RunSaver::~RunSaver() = default;
+
+Bytes save_bytes(const model::ParameterTable& table, const plan::Layout& layout) {
+  const std::vector<checkpoint::StoredState> tensors = checkpoint::states_of(table);
+  Bytes sum;
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    sum += checkpoint::shard_bytes(tensors, slices_of_rank(table, layout, rank));
+  }
+  return sum;
+}
+
+bool RunSaver::has_room() {
+  const Bytes left = env_.free_space(store_.directory());
+  if (left >= bytes_) return true;
+  log_.warning(
+      "no checkpoint now: it needs {}, and the disk of {} has {} left. Training goes on; free some space, or this run "
+      "can be lost{}",
+      format_bytes(bytes_), store_.directory(), format_bytes(left),
+      saved_ >= 0 ? fmt::format(" from step {} on", saved_) : std::string());
+  return false;
+}
+
+void RunSaver::save(parallel::RankState& state, const checkpoint::Progress& progress, const std::string& reason) {
+  if (in_flight_) {
+    const Seconds before = env_.now();
+    const std::int64_t earlier = progress_.step;
+    wait();
+    if (control_.leads()) {
+      log_.warning("the checkpoint of step {} was not written yet when that of step {} was due: waited {}", earlier,
+                   progress.step, format_seconds(since(before)));
+    }
+  }
+  begun_ = env_.now();
+  if (control_.leads()) store_.begin(progress.step);
+  control_.decide(0);  // the directory is there
+  progress_ = progress;
+  reason_ = reason;
+  records_.assign(static_cast<std::size_t>(control_.ranks()), std::nullopt);
+  told_ = false;
+  failure_.clear();
+  in_flight_ = true;
+  saver_.begin(state, join_path(store_.partial_path_of(progress.step), checkpoint::shard_name(control_.rank())));
+  if (plan_.inputs.checkpoints == plan::CheckpointStaging::kTile) wait();
+  stall_ = since(begun_);
+  saved_ = progress.step;
+  if (schedule_ != nullptr) schedule_->saved(progress.step, stall_);
+}
+
+void RunSaver::poll() {
+  if (in_flight_) settle();
+}
+
+void RunSaver::wait() {
+  while (in_flight_ && !settle()) env_.sleep(kBetweenLooks);
+}
+
+// Of this rank's part, once.
+std::string RunSaver::own_news() {
+  if (told_) return "";
+  const std::optional<RankSaver::Outcome> outcome = saver_.outcome();
+  if (!outcome) return "";
+  told_ = true;
+  return outcome->error.empty() ? "+" + outcome->record : "-" + outcome->error;
+}
+
+// True once nothing is in flight.
+bool RunSaver::settle() {
+  const std::vector<std::string> news = control_.gather(own_news());
+  const auto word = static_cast<Word>(control_.decide(control_.leads() ? leaders_word(news) : kGoesOn));
+  if (word == kGoesOn) return false;
+  in_flight_ = false;
+  if (word == kDurable) {
+    if (control_.leads()) tell_durable();
+    return true;
+  }
+  const std::string failure = control_.share(failure_).front();
+  throw Error(ExitCode::kStorage, "checkpoint", fmt::format("save step {}", progress_.step), failure,
+              "free space or mend the disk, then start the same run again: it goes on from its last checkpoint");
+}
+
+RunSaver::Word RunSaver::leaders_word(const std::vector<std::string>& news) {
+  for (std::size_t rank = 0; rank < news.size(); ++rank) {
+    if (!news[rank].empty()) records_[rank] = news[rank];
+  }
+  std::vector<std::string> records;
+  for (const std::optional<std::string>& record : records_) {
+    if (!record) return kGoesOn;
+    if (record->front() == '-' && failure_.empty()) failure_ = record->substr(1);
+    records.push_back(record->substr(1));
+  }
+  if (failure_.empty() && commit_ == nullptr) {
+    start_commit(records);
+    return kGoesOn;
+  }
+  if (failure_.empty()) {
+    const std::lock_guard lock(commit_->mutex);
+    if (!commit_->ended) return kGoesOn;
+    failure_ = commit_->error;
+  }
+  if (failure_.empty()) return kDurable;
+  commit_.reset();
+  store_.abandon(progress_.step);
+  return kFailed;
+}
+
+void RunSaver::start_commit(const std::vector<std::string>& texts) {
+  checkpoint::Manifest manifest = facts_->about;
+  manifest.progress = progress_;
+  manifest.reason = reason_;
+  manifest.saved_at = env_.wall_time();
+  manifest.tensors = checkpoint::states_of(plan_.table);
+  std::vector<std::vector<checkpoint::ShardSlice>> slices;
+  std::vector<checkpoint::ShardRecord> records;
+  for (int rank = 0; rank < control_.ranks(); ++rank) {
+    slices.push_back(slices_of_rank(plan_.table, plan_.layout, rank));
+    records.push_back(checkpoint::shard_record_from_text(texts[static_cast<std::size_t>(rank)]));
+  }
+  checkpoint::add_shards(manifest, slices, records);
+  commit_ = std::make_unique<Commit>();
+  commit_->thread = std::thread([this, commit = commit_.get(), manifest = std::move(manifest)] {
+    try {
+      facts_->before_commit();
+      store_.commit(manifest.progress.step, manifest);
+      facts_->after_commit();
+      commit->removed = store_.retain(facts_->retention);
+      commit->end("", env_.now());
+    } catch (const std::exception& error) {
+      commit->end(error.what(), env_.now());
+    }
+  });
+}
+
+void RunSaver::tell_durable() {
+  const std::vector<std::int64_t> removed = commit_->removed;
+  const Seconds took{commit_->at.count - begun_.count};
+  commit_.reset();
+  log_.info("checkpoint of step {} is durable: {} in {}{}", progress_.step, format_bytes(bytes_), format_seconds(took),
+            removed.empty() ? std::string() : fmt::format("; step {} removed", fmt::join(removed, ", ")));
+  schedule_->written(took);
+  if (const std::string text = schedule_->take_news(); !text.empty()) log_.info("{}", text);
+}
+
+}  // namespace trireme::train

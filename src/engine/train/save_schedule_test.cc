@@ -1,0 +1,326 @@
+#include "engine/train/save_schedule.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trireme::train {
+namespace {
+
+using testing::HasSubstr;
+using Kind = SaveInterval::Kind;
+
+constexpr double kMinute = 60;
+constexpr double kHour = 3600;
+
+SavePolicy automatic(double mtbf, double stall, double write = 0) {
+  return {.interval = {.kind = Kind::kAuto}, .mtbf = {mtbf}, .expected_stall = {stall}, .expected_write = {write}};
+}
+
+SavePolicy every(const char* text) { return {.interval = parse_save_interval(text).or_throw()}; }
+
+// Steps `from` + 1 to `to`, saved where due with the given stall and write; the steps that were saved.
+std::vector<std::int64_t> drive(SaveSchedule& schedule, std::int64_t from, std::int64_t to, double step_s,
+                                double stall = 0, double write = 0) {
+  std::vector<std::int64_t> saves;
+  for (std::int64_t step = from + 1; step <= to; ++step) {
+    schedule.step_done(step, {step_s});
+    if (!schedule.due(step)) continue;
+    saves.push_back(step);
+    schedule.saved(step, {stall});
+    EXPECT_FALSE(schedule.due(step)) << "twice at step " << step;
+    schedule.written({write});
+  }
+  return saves;
+}
+
+// --- checkpoint.interval -------------------------------------------------------------------------------------------
+
+TEST(ParseSaveInterval, EveryKind) {
+  EXPECT_EQ(*parse_save_interval("auto"), (SaveInterval{.kind = Kind::kAuto}));
+  EXPECT_EQ(*parse_save_interval("none"), (SaveInterval{.kind = Kind::kNone}));
+  EXPECT_EQ(*parse_save_interval("200"), (SaveInterval{.kind = Kind::kSteps, .steps = 200}));
+  EXPECT_EQ(*parse_save_interval("30min"), (SaveInterval{.kind = Kind::kTime, .time = {1800}}));
+  EXPECT_EQ(*parse_save_interval("1.5 h"), (SaveInterval{.kind = Kind::kTime, .time = {5400}}));
+  EXPECT_EQ(parse_save_interval("1000000000000000")->steps, 1000000000000000);
+}
+
+TEST(ParseSaveInterval, TextParsesToTheSame) {
+  for (const char* text : {"auto", "none", "1", "200", "1000000000000000", "30min", "90s", "1h", "0.1s", "7ms", "3y",
+                           "1e-9s", "1e100y", "86399.9s"}) {
+    const SaveInterval interval = parse_save_interval(text).or_throw();
+    EXPECT_EQ(*parse_save_interval(to_text(interval)), interval) << text << " became " << to_text(interval);
+  }
+  EXPECT_EQ(to_text({.kind = Kind::kSteps, .steps = 200}), "200");
+  EXPECT_EQ(to_text({.kind = Kind::kTime, .time = {1800}}), "30m");
+}
+
+TEST(ParseSaveInterval, Refusals) {
+  const auto sentence = [](std::string_view text) { return parse_save_interval(text).failure().sentence(); };
+  EXPECT_EQ(sentence("0"),
+            "checkpoint.interval = \"0\": steps between saves are a whole number from 1; nearest legal: 1, auto, none");
+  EXPECT_THAT(sentence("-3"), HasSubstr("a whole number from 1; nearest legal: 1, auto, none"));
+  EXPECT_THAT(sentence("0.5"), HasSubstr("a whole number from 1; nearest legal: 1"));
+  EXPECT_EQ(sentence("1.5"),
+            "checkpoint.interval = \"1.5\": steps between saves are a whole number, and a time has its unit; nearest "
+            "legal: 1, 2, 1.5min");
+  EXPECT_THAT(sentence("1e3"), HasSubstr("are written in digits; nearest legal: 1000"));
+  for (const char* text : {"99999999999999999999", "1000000000000001", "1e300"}) {
+    EXPECT_THAT(sentence(text), HasSubstr("are at most 1000000000000000; nearest legal: none")) << text;
+  }
+  EXPECT_EQ(
+      sentence("abc"),
+      "checkpoint.interval = \"abc\": must be auto, none, a number of steps or a time; nearest legal: auto, none, "
+      "200, 30min");
+  for (const char* text : {"Auto", "never", "", " ", "+5", " 200", "-3min", "inf", "nan", "min"}) {
+    EXPECT_THAT(sentence(text), HasSubstr("must be auto, none, a number of steps or a time")) << text;
+  }
+  EXPECT_THAT(sentence("30mins"), HasSubstr("checkpoint.interval = \"30mins\": has the unit \"mins\"; legal units: "));
+  EXPECT_THAT(sentence("0s"), HasSubstr("must be more than 0; nearest legal: 1s, auto, none"));
+  EXPECT_THAT(sentence("1e400s"), HasSubstr("checkpoint.interval = \"1e400s\": "));
+}
+
+// --- steps, time, none ---------------------------------------------------------------------------------------------
+
+TEST(SaveSchedule, NoneNeverSaves) {
+  SaveSchedule schedule(every("none"), 0);
+  EXPECT_TRUE(drive(schedule, 0, 1000, 1e6).empty());
+  EXPECT_EQ(schedule.interval_steps(), 0);
+  EXPECT_EQ(schedule.take_news(), "");
+}
+
+TEST(SaveSchedule, StepsAreMultiplesFromStepZero) {
+  SaveSchedule schedule(every("5"), 0);
+  EXPECT_EQ(schedule.interval_steps(), 5);
+  EXPECT_FALSE(schedule.due(0));
+  EXPECT_EQ(drive(schedule, 0, 17, 1), (std::vector<std::int64_t>{5, 10, 15}));
+  EXPECT_EQ(schedule.take_news(), "");
+  // Resumed anywhere, also where a save was: the same steps.
+  for (std::int64_t start : {1, 5, 7, 10, 13}) {
+    SaveSchedule resumed(every("5"), start);
+    EXPECT_FALSE(resumed.due(start));
+    for (std::int64_t step : drive(resumed, start, 50, 1)) EXPECT_EQ(step % 5, 0);
+    SaveSchedule again(every("5"), start);
+    EXPECT_EQ(drive(again, start, 50, 1).size(), static_cast<std::size_t>(10 - start / 5));
+  }
+}
+
+TEST(SaveSchedule, ASaveOutOfTurnLeavesTheMultiples) {
+  SaveSchedule schedule(every("5"), 0);
+  EXPECT_EQ(drive(schedule, 0, 6, 1), (std::vector<std::int64_t>{5}));
+  schedule.saved(6, {0.1});
+  EXPECT_EQ(drive(schedule, 6, 11, 1), (std::vector<std::int64_t>{10}));
+}
+
+TEST(SaveSchedule, TimeIsTheNearestNumberOfSteps) {
+  for (const auto& [step_s, steps] :
+       {std::pair{1.0, 60}, std::pair{7.0, 9}, std::pair{8.0, 8}, std::pair{59.0, 1}, std::pair{1000.0, 1}}) {
+    SaveSchedule schedule(every("1min"), 100);
+    EXPECT_EQ(schedule.interval_steps(), 0);  // a step's time is not known
+    EXPECT_FALSE(schedule.due(100));
+    EXPECT_FALSE(schedule.due(500));
+    EXPECT_EQ(drive(schedule, 100, 100 + 2 * steps, step_s), (std::vector<std::int64_t>{100 + steps, 100 + 2 * steps}));
+    EXPECT_EQ(schedule.interval_steps(), steps);
+    EXPECT_EQ(schedule.take_news(), "");
+  }
+}
+
+TEST(SaveSchedule, TimeCountsFromTheLastSave) {
+  SaveSchedule schedule(every("10s"), 0);
+  EXPECT_TRUE(drive(schedule, 0, 8, 1).empty());
+  schedule.saved(8, {0.1});  // out of turn
+  EXPECT_EQ(drive(schedule, 8, 30, 1), (std::vector<std::int64_t>{18, 28}));
+}
+
+TEST(SaveSchedule, TheMedianOfRecentStepsIsTheStepTime) {
+  SaveSchedule schedule(every("100s"), 0);
+  schedule.step_done(1, {50});  // the first step warms up
+  EXPECT_EQ(schedule.interval_steps(), 2);
+  schedule.step_done(2, {2});
+  EXPECT_EQ(schedule.interval_steps(), 4);  // (50 + 2) / 2
+  schedule.step_done(3, {2});
+  EXPECT_EQ(schedule.interval_steps(), 50);
+  // Now and then a step takes long, e.g. one with a validation.
+  std::int64_t step = 3;
+  while (step < 40) schedule.step_done(++step, {step % 4 == 0 ? 500.0 : 2.0});
+  EXPECT_EQ(schedule.interval_steps(), 50);
+  // Steps become slower for good: known once they are the most of the last 32.
+  for (int i = 0; i < 17; ++i) schedule.step_done(++step, {20});
+  EXPECT_EQ(schedule.interval_steps(), 5);
+}
+
+// --- auto ----------------------------------------------------------------------------------------------------------
+
+// Daly 2006 by hand.
+double closed_form(double cost, double mtbf) {
+  if (cost >= 2 * mtbf) return mtbf;
+  const double x = cost / (2 * mtbf);
+  return std::sqrt(2 * cost * mtbf) * (1 + std::sqrt(x) / 3 + x / 9) - cost;
+}
+
+TEST(SaveSchedule, AutoIsTheClosedFormWithinAStep) {
+  for (double cost : {1e-3, 0.2, 1.2, 9.0, 180.0, 4000.0}) {
+    for (double mtbf : {600.0, kHour, 24 * kHour, 50 * kHour, 1e8}) {
+      for (double step_s : {0.01, 0.7, 1.0, 13.0, 900.0}) {
+        SCOPED_TRACE(fmt::format("cost {} mtbf {} step {}", cost, mtbf, step_s));
+        SaveSchedule schedule(automatic(mtbf, cost), 7);
+        schedule.step_done(8, {step_s});
+        const double steps = static_cast<double>(schedule.interval_steps());
+        const double best = closed_form(cost, schedule.mtbf().count) / step_s;
+        EXPECT_NEAR(schedule.mtbf().count, mtbf + step_s, 1e-9 * mtbf);
+        EXPECT_NEAR(steps, std::max(best, 1.0), 0.5 + 1e-9 * best);
+      }
+    }
+  }
+}
+
+TEST(SaveSchedule, AutoSavesAtItsInterval) {
+  // sqrt(2 x 2 x 1e8) is 20000 s, less than a step off by Daly's terms.
+  SaveSchedule schedule(automatic(1e8, 2), 0);
+  const std::vector<std::int64_t> saves = drive(schedule, 0, 650, 100, 2, 50);
+  EXPECT_EQ(saves, (std::vector<std::int64_t>{200, 400, 600}));
+}
+
+TEST(SaveSchedule, MeasuredStallsReplaceTheExpectedOne) {
+  SaveSchedule schedule(automatic(1e8, 1000), 0);
+  schedule.step_done(1, {1});
+  EXPECT_NEAR(static_cast<double>(schedule.interval_steps()), closed_form(1000, 1e8 + 1), 1);
+  schedule.saved(1, {1});
+  EXPECT_NEAR(static_cast<double>(schedule.interval_steps()), closed_form(1, 1e8 + 2), 1);
+  schedule.step_done(2, {1});
+  schedule.saved(2, {3});
+  EXPECT_NEAR(static_cast<double>(schedule.interval_steps()), closed_form(2, 1e8 + 6), 1);  // the mean
+}
+
+TEST(SaveSchedule, NoShorterThanAWrite) {
+  SaveSchedule schedule(automatic(kHour, 0.001, 600), 0);
+  schedule.step_done(1, {7});
+  EXPECT_EQ(schedule.interval_steps(), 86);  // 600 / 7 is 85.7
+  schedule.saved(1, {0.001});
+  EXPECT_EQ(schedule.interval_steps(), 86);  // nothing measured yet
+  schedule.written({100});
+  EXPECT_EQ(schedule.interval_steps(), 15);  // 14.3 rounded up: 14 steps would be shorter than the write
+  schedule.written({70});
+  EXPECT_EQ(schedule.interval_steps(), 10);
+  schedule.written({1});  // the last write counts; Daly's interval is 2.7 s
+  EXPECT_EQ(schedule.interval_steps(), 1);
+  SaveSchedule uneven(automatic(kHour, 0.001, 9.0), 0);
+  uneven.step_done(1, {0.3});  // 9.0 / 0.3 is a little above 30 in doubles
+  EXPECT_EQ(uneven.interval_steps(), 30);
+}
+
+TEST(SaveSchedule, FailuresShortenItByThePosterior) {
+  SavePolicy policy = automatic(24 * kHour, 2);
+  policy.elapsed = {48 * kHour};
+  double before = std::numeric_limits<double>::infinity();
+  for (std::int64_t failures : {0, 1, 2, 5, 20, 1000}) {
+    policy.failures = failures;
+    SaveSchedule schedule(policy, 0);
+    EXPECT_DOUBLE_EQ(schedule.mtbf().count, 72 * kHour / (1 + static_cast<double>(failures)));
+    schedule.step_done(1, {0.1});
+    const double steps = static_cast<double>(schedule.interval_steps());
+    EXPECT_LT(steps, before);
+    EXPECT_NEAR(steps, closed_form(2, schedule.mtbf().count) / 0.1, 0.5001);
+    before = steps;
+  }
+}
+
+TEST(SaveSchedule, TimeWithoutFailuresLengthensIt) {
+  SaveSchedule schedule(automatic(1000, 1), 0);
+  EXPECT_EQ(schedule.mtbf().count, 1000);
+  for (std::int64_t step = 1; step <= 300; ++step) schedule.step_done(step, {10});
+  EXPECT_DOUBLE_EQ(schedule.mtbf().count, 4000);
+  schedule.saved(300, {5});
+  EXPECT_DOUBLE_EQ(schedule.mtbf().count, 4005);
+}
+
+TEST(SaveSchedule, OddValues) {
+  // A clock that saw no stall: the write decides, or every step is saved.
+  SaveSchedule free(automatic(24 * kHour, 0), 0);
+  free.step_done(1, {1});
+  EXPECT_EQ(free.interval_steps(), 1);
+  EXPECT_THAT(free.take_news(), HasSubstr("saves every step (1.00 s): a save stalls 0 s"));
+  free.saved(1, {0});
+  free.written({20});
+  EXPECT_EQ(free.interval_steps(), 20);
+  // A clock that saw no step.
+  SaveSchedule still(automatic(24 * kHour, 1), 0);
+  EXPECT_TRUE(drive(still, 0, 100, 0).empty());
+  EXPECT_EQ(still.take_news(), "");
+  // A save that takes longer than failures let it: every MTBF.
+  SaveSchedule hopeless(automatic(100, 1e6), 0);
+  hopeless.step_done(1, {1});
+  EXPECT_EQ(hopeless.interval_steps(), 101);
+  // Huge: never, and no overflow.
+  SaveSchedule never(automatic(1e300, 1e300, 1e300), 0);
+  never.step_done(1, {1e-9});
+  EXPECT_EQ(never.interval_steps(), 1000000000000000);
+  EXPECT_FALSE(never.due(1));
+  EXPECT_THAT(never.take_news(), HasSubstr("saves every 1000000000000000 steps"));
+  SaveSchedule rare(every("1e100y"), 0);
+  rare.step_done(1, {5e-324});
+  EXPECT_EQ(rare.interval_steps(), 1000000000000000);
+}
+
+// --- news ----------------------------------------------------------------------------------------------------------
+
+TEST(News, SaysTheIntervalAndTheWaste) {
+  SavePolicy policy = automatic(24 * kHour, 1.2, 9.1);
+  SaveSchedule schedule(policy, 0);
+  EXPECT_EQ(schedule.take_news(), "");  // a step's time is not known
+  schedule.step_done(1, {1.1});
+  EXPECT_EQ(schedule.take_news(),
+            "saves every 413 steps (7.6 min): a save stalls 1.20 s and is written in 9.10 s, a failure is expected "
+            "every 24.00 h; expected waste 0.53 %: saving 0.26 %, lost work 0.26 %; Young's interval: 7.6 min");
+  EXPECT_EQ(schedule.take_news(), "");
+}
+
+TEST(News, FromAStepAndFivePercent) {
+  SaveSchedule schedule(automatic(1e8, 1.0), 0);
+  schedule.step_done(1, {10});
+  EXPECT_NE(schedule.take_news(), "");
+  const std::int64_t told = schedule.interval_steps();
+  EXPECT_EQ(told, 1414);
+  schedule.saved(1, {1.08});  // the interval goes with the root: 3.9 % more
+  EXPECT_GT(schedule.interval_steps(), told);
+  EXPECT_EQ(schedule.take_news(), "");
+  schedule.step_done(2, {10});
+  schedule.saved(2, {1.14});  // a mean of 1.11: 5.4 % more than was told
+  EXPECT_THAT(schedule.take_news(), HasSubstr("saves every 1490 steps"));
+  EXPECT_EQ(schedule.take_news(), "");
+  schedule.step_done(3, {10});
+  schedule.saved(3, {0.0});  // shorter counts too
+  EXPECT_THAT(schedule.take_news(), HasSubstr("saves every 1217 steps"));
+}
+
+TEST(News, NotForLessThanAStep) {
+  SaveSchedule schedule(automatic(kHour, 1.0), 0);
+  schedule.step_done(1, {1000});
+  EXPECT_THAT(schedule.take_news(), HasSubstr("saves every step (16.7 min)"));
+  schedule.saved(1, {100});  // far more than 5 %, and still one step
+  EXPECT_EQ(schedule.interval_steps(), 1);
+  EXPECT_EQ(schedule.take_news(), "");
+}
+
+// --- checks --------------------------------------------------------------------------------------------------------
+
+TEST(SaveSchedule, ChecksItsInput) {
+  EXPECT_THROW(SaveSchedule(automatic(0, 1), 0), InternalError);
+  EXPECT_THROW(SaveSchedule(automatic(1, -1), 0), InternalError);
+  EXPECT_THROW(SaveSchedule(automatic(1, 1, NAN), 0), InternalError);
+  EXPECT_THROW(SaveSchedule(automatic(1, 1), -1), InternalError);
+  EXPECT_THROW(SaveSchedule({.interval = {.kind = Kind::kSteps}}, 0), InternalError);
+  EXPECT_THROW(SaveSchedule({.interval = {.kind = Kind::kTime}}, 0), InternalError);
+  SaveSchedule schedule(every("5"), 10);
+  EXPECT_THROW(schedule.step_done(10, {1}), InternalError);
+  EXPECT_THROW(schedule.step_done(11, {-1}), InternalError);
+  EXPECT_THROW(schedule.saved(9, {1}), InternalError);
+  EXPECT_THROW(schedule.saved(10, {INFINITY}), InternalError);
+  EXPECT_THROW(schedule.written({-1}), InternalError);
+}
+
+}  // namespace
+}  // namespace trireme::train
