@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The checkpoints of real runs: whatever layout wrote one, its slices are the tensors that the run exported, the export
-from it is that of the run byte by byte, and layouts that promise the same bits have the same state.
+from it is that of the run byte by byte, and layouts that promise the same bits have the same state. A run that goes on
+from the import of an export has the losses of one that starts from its weights with a fresh optimizer.
 
     run_export.py PROGRAM
 """
@@ -45,6 +46,20 @@ def check_run(program: str, directory: pathlib.Path, out: pathlib.Path) -> None:
         assert (out / file).read_bytes() == (directory / "model" / file).read_bytes(), file
 
 
+def losses(directory: pathlib.Path) -> list[str]:
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss_hex"] + json.loads(line)["grad_norm_hex"] for line in lines]
+
+
+def check_import(program: str, folder: pathlib.Path, export: pathlib.Path, train: list[object]) -> None:
+    name = export.name
+    run(program, "checkpoint", "import", export, "--out", folder / f"{name}-import")
+    imported, weights = folder / f"{name}-imported", folder / f"{name}-weights"
+    run(program, *train, "--layout.tp", "2", "--resume", folder / f"{name}-import", "--out", imported)
+    run(program, *train, "--layout.tp", "2", "--model.weights", export, "--out", weights)
+    assert len(losses(imported)) == STEPS and losses(imported) == losses(weights), name
+
+
 def main() -> None:
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as root:
@@ -55,6 +70,8 @@ def main() -> None:
                 directory = folder / f"{model}-{name}"
                 run(program, "train", folder / "run.toml", "--model.config", folder / model, *layout, "--out", directory)
                 check_run(program, directory, folder / f"{model}-{name}-export")
+            train = ["train", folder / "run.toml", "--model.config", folder / model]
+            check_import(program, folder, folder / f"{model}-tensor-export", train)
             plain, sharded, tensor = (folder / f"{model}-{name}" for name in LAYOUTS)
             assert "identical" in run(program, "checkpoint", "diff", plain, sharded)
             assert "different" in run(program, "checkpoint", "diff", plain, tensor, code=1)

@@ -18,8 +18,9 @@ namespace trireme::comm {
 namespace {
 
 constexpr int kNoticeTag = 0;
-constexpr int kPollsBeforeYield = 64;  // some microseconds
-constexpr Seconds kTimeToTell{0.2};    // what a dying rank spends on telling the others
+constexpr int kPollsBeforeYield = 64;        // some microseconds
+constexpr Seconds kBusy{2e-3}, kNap{50e-6};  // a wait looks all the time for so long, then every so often
+constexpr Seconds kTimeToTell{0.2};          // what a dying rank spends on telling the others
 
 void put_text(std::span<char> to, std::string_view text) {
   const std::size_t length = std::min(text.size(), to.size() - 1);
@@ -120,7 +121,11 @@ void MessageWorld::wait(RunningOperation& operation) {
     if (waited > deadline.count) {
       die({ExitCode::kHang, operation.text(), operation.late_text(format_seconds(deadline))});
     }
-    std::this_thread::yield();  // ranks may be more than cores
+    if (waited < kBusy.count) {
+      std::this_thread::yield();  // ranks may be more than cores
+    } else {
+      env_.sleep(kNap);  // a long wait must not take a core from those who are waited for
+    }
   }
 }
 
@@ -182,7 +187,7 @@ void MessageWorld::tell_others() {
   const double until = env_.now().count + kTimeToTell.count;
   while (!tickets.empty() && env_.now().count < until) {
     std::erase_if(tickets, [&](Transport::Ticket ticket) { return attempt([&] { return transport_->test(ticket); }); });
-    std::this_thread::yield();
+    env_.sleep(kNap);
   }
   transport_->abandon();
 }

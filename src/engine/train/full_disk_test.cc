@@ -114,7 +114,8 @@ TEST_F(FullDisk, WhileAShardIsWrittenEndsTheRunWithTheOlderCheckpointWhole) {
 
 TEST_F(FullDisk, WhileTheManifestIsWrittenEndsTheRunWithTheOlderCheckpointWhole) {
   run_to_step_2();
-  const SmallRun::Outcome outcome = run_.run(kTwoReplicas, filled_after(3, needed_.count + 500));
+  const std::int64_t shards = checkpoint::Reader::open_manifest(*env_, checkpoint_path(2)).or_throw().bytes();
+  const SmallRun::Outcome outcome = run_.run(kTwoReplicas, filled_after(3, shards + 500));
   EXPECT_EQ(outcome.code, ExitCode::kStorage) << outcome.error;
   EXPECT_THAT(outcome.error,
               AllOf(HasSubstr("save step 4: files: write " + checkpoint_path(4) + ".partial/manifest.json: "),

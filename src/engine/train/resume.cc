@@ -66,8 +66,14 @@ Resumed load_checkpoint(Env& env, Log& log, const ResolvedRun& run, const std::v
   for (std::int64_t i = 0; i < count; ++i) {
     const std::string path = control.share(control.leads() ? leaders_list[static_cast<std::size_t>(i)] : "").front();
     const Seconds before = env.now();
-    const Attempt attempt = try_to_load(env, run, path, tokens, rank);
-    const std::string damage = distinct(control.share(attempt.damage));
+    Attempt attempt = try_to_load(env, run, path, tokens, rank);
+    std::string damage = distinct(control.share(attempt.damage));
+    if (!damage.empty()) {  // a disk may stumble once, and what is damaged stays so
+      attempt = try_to_load(env, run, path, tokens, rank);
+      const std::string again = distinct(control.share(attempt.damage));
+      if (again.empty() && control.leads()) log.warning("{} was read a second time: {}", path, damage);
+      damage = again;
+    }
     if (damage.empty()) {
       const checkpoint::Progress& progress = attempt.manifest.progress;
       if (control.leads()) {

@@ -9,6 +9,7 @@ namespace trireme::train {
 namespace {
 
 constexpr Seconds kBetweenLooks{0.005};
+constexpr Seconds kPatience{30};  // then, and after twice as long each time, a wait says for whom
 
 }  // namespace
 
@@ -19,6 +20,7 @@ struct RunSaver::Commit {
   bool ended = false;
   std::string error;
   Seconds at;  // that it ended
+  Bytes bytes;
   std::vector<std::int64_t> removed;
 
   ~Commit() {
@@ -50,9 +52,11 @@ RunSaver::~RunSaver() = default;
 
 Bytes save_bytes(const model::ParameterTable& table, const plan::Layout& layout) {
   const std::vector<checkpoint::StoredState> tensors = checkpoint::states_of(table);
-  Bytes sum;
+  constexpr std::int64_t kManifest = 1 << 16, kManifestTensor = 256, kManifestSlice = 96;  // its text, at most
+  Bytes sum{kManifest + kManifestTensor * std::ssize(tensors)};
   for (int rank = 0; rank < layout.world(); ++rank) {
-    sum += checkpoint::shard_bytes(tensors, slices_of_rank(table, layout, rank));
+    const std::vector<checkpoint::ShardSlice> slices = slices_of_rank(table, layout, rank);
+    sum += checkpoint::shard_bytes(tensors, slices) + Bytes{kManifestSlice * std::ssize(slices)};
   }
   return sum;
 }
@@ -99,7 +103,24 @@ void RunSaver::poll() {
 }
 
 void RunSaver::wait() {
-  while (in_flight_ && !settle()) env_.sleep(kBetweenLooks);
+  double told = kPatience.count;
+  const Seconds begun = env_.now();
+  while (in_flight_ && !settle()) {
+    env_.sleep(kBetweenLooks);
+    if (since(begun).count < told) continue;
+    told *= 2;
+    if (control_.leads()) tell_waiting(since(begun));
+  }
+}
+
+void RunSaver::tell_waiting(Seconds waited) {
+  std::vector<int> writing;
+  for (std::size_t rank = 0; rank < records_.size(); ++rank) {
+    if (!records_[rank]) writing.push_back(static_cast<int>(rank));
+  }
+  log_.warning("waits for the checkpoint of step {} since {}: {}", progress_.step, format_seconds(waited),
+               writing.empty() ? std::string("all parts are written, the disk is to promise them")
+                               : fmt::format("rank {} still writing", fmt::join(writing, ", ")));
 }
 
 // Of this rank's part, once.
@@ -165,6 +186,7 @@ void RunSaver::start_commit(const std::vector<std::string>& texts) {
   }
   checkpoint::add_shards(manifest, slices, records);
   commit_ = std::make_unique<Commit>();
+  commit_->bytes = Bytes{manifest.bytes()};
   commit_->thread = std::thread([this, commit = commit_.get(), manifest = std::move(manifest)] {
     try {
       facts_->before_commit();
@@ -181,8 +203,9 @@ void RunSaver::start_commit(const std::vector<std::string>& texts) {
 void RunSaver::tell_durable() {
   const std::vector<std::int64_t> removed = commit_->removed;
   const Seconds took{commit_->at.count - begun_.count};
+  const Bytes bytes = commit_->bytes;
   commit_.reset();
-  log_.info("checkpoint of step {} is durable: {} in {}{}", progress_.step, format_bytes(bytes_), format_seconds(took),
+  log_.info("checkpoint of step {} is durable: {} in {}{}", progress_.step, format_bytes(bytes), format_seconds(took),
             removed.empty() ? std::string() : fmt::format("; step {} removed", fmt::join(removed, ", ")));
   schedule_->written(took);
   if (const std::string text = schedule_->take_news(); !text.empty()) log_.info("{}", text);

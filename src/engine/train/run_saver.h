@@ -18,7 +18,7 @@
 
 namespace trireme::train {
 
-// Of one checkpoint, without its manifest.
+// Room that one checkpoint takes, at most.
 Bytes save_bytes(const model::ParameterTable& table, const plan::Layout& layout);
 
 // What the leader knows of the run beside its plan.
@@ -59,6 +59,7 @@ class RunSaver {
   Word leaders_word(const std::vector<std::string>& news);
   void start_commit(const std::vector<std::string>& texts);
   void tell_durable();
+  void tell_waiting(Seconds waited);
 
   Env& env_;
   Log& log_;

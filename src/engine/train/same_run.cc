@@ -42,6 +42,9 @@ bool accepted(const RunConfig& config, const std::string& key) {
 
 // The first member that differs.
 std::string first_difference(const Json& a, const Json& b) {
+  if (const Json* one = a.find("model_type"), *other = b.find("model_type"); text_of(one) != text_of(other)) {
+    return fmt::format("it is a {}, this model a {}", text_of(one), text_of(other));
+  }
   for (const auto& [key, value] : a.as_object()) {
     const Json* other = b.find(key);
     if (other == nullptr || !(*other == value)) {
