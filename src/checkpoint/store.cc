@@ -107,9 +107,20 @@ void Store::begin(std::int64_t step) {
   env_.make_directories(partial);
 }
 
+// Whoever wrote a shard may have written it into another host's directory of that name.
+void Store::check_is_there(const std::string& path, std::int64_t bytes) const {
+  const std::int64_t found = env_.exists(path) ? env_.file_size(path) : -1;
+  if (found == bytes) return;
+  throw Error(ExitCode::kStorage, "checkpoint", "commit " + path,
+              found < 0 ? std::string("it was written, and is not there")
+                        : fmt::format("expected {} bytes, found {}", bytes, found),
+              "all ranks must write into one directory, on a file system that their hosts share");
+}
+
 void Store::commit(std::int64_t step, const Manifest& manifest) {
   const std::string partial = partial_path_of(step);
   TRIREME_CHECK(!env_.exists(path_of(step)), "{} is complete already", path_of(step));
+  for (const StoredFile& file : manifest.files) check_is_there(join_path(partial, file.name), file.bytes);
   env_.sync_directory(partial);
   const std::unique_ptr<Writer> writer = env_.create_file(join_path(partial, kManifestFile));
   writer->write_text(to_text(manifest));

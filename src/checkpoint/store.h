@@ -59,6 +59,7 @@ class Store {
   void remove_all();
 
  private:
+  void check_is_there(const std::string& path, std::int64_t bytes) const;
   // Of the directories in directory_, sorted.
   std::vector<std::string> names(bool (*is_wanted)(const std::string&)) const;
   void make_directory();                      // directory_, durable

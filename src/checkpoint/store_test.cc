@@ -87,6 +87,25 @@ TEST_F(StoreTest, ACheckpointAppearsWholeWithItsCommit) {
   EXPECT_THROW(store_.commit(40, manifest_of(40)), InternalError);
 }
 
+// Written by a rank whose host does not share the directory.
+TEST_F(StoreTest, AShardThatIsNotThereIsNotCommitted) {
+  Manifest manifest = manifest_of(40);
+  manifest.files = {{"part-00000.safetensors", 5, "x"}};
+  store_.begin(40);
+  for (const std::string content : {"", "shar"}) {
+    if (!content.empty()) env_.put_file(join_path(store_.partial_path_of(40), shard_name(0)), content);
+    try {
+      store_.commit(40, manifest);
+      ADD_FAILURE() << "committed without its shard";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kStorage);
+      EXPECT_THAT(error.what(), testing::HasSubstr("step-00000040.partial/part-00000.safetensors"));
+      EXPECT_THAT(error.what(), testing::HasSubstr(content.empty() ? "is not there" : "expected 5 bytes, found 4"));
+    }
+    EXPECT_TRUE(store_.steps().empty());
+  }
+}
+
 TEST_F(StoreTest, IsDurableWhenCommitReturns) {
   Store deep(env_, "run/a/b/c");
   checkpoint::save(env_, deep, 40);

@@ -113,6 +113,11 @@ def main() -> int:
                     ["a: rank 0; b: rank 1", "the tensor axis must not leave a host", "the link between a and b"])
         case.expect("the same, allowed", mpirun.on_hosts(launcher, case.train("--layout.tp 2 --allow-slow-tp"), ["a", "b"]), 0,
                     ["a: rank 0; b: rank 1", "tensor groups cross hosts", "done after 6 steps"])
+        (folder / "b").mkdir()
+        here = ["here" if part == str(folder / "run") else part for part in case.train("--layout.dp 2")]
+        case.expect("hosts without a shared directory",
+                    mpirun.on_hosts(launcher, here, ["a", "b"], [folder, folder / "b"]), 2,
+                    ["out.directory = here: host b does not see the one of host a"])
         case.expect("the leader refuses", two + case.train("--layout.dp 2 --checkpoint.interval none"), 2,
                     ["holds step-00000006"])
         case.expect("the loss is not finite", two + case.train("--layout.dp 2 --overwrite --optimizer.learning_rate 1e30"),

@@ -14,11 +14,13 @@ def command(mpirun: str, ranks: int) -> list[str]:
     return [mpirun] + flags + ["-n", str(ranks)]
 
 
-def on_hosts(mpirun: str, program: list[str], names: list[str]) -> list[str]:
-    """One rank of the program on each of these hosts, as far as it can tell."""
+def on_hosts(mpirun: str, program: list[str], names: list[str], folders: list[object] = []) -> list[str]:
+    """One rank of the program on each of these hosts, as far as it can tell, in these folders where they are given."""
     whole = command(mpirun, 1)
     for number, name in enumerate(names):
-        whole += ([":", "-n", "1"] if number else []) + ["-x", f"TRIREME_HOST={name}"] + program
+        whole += [":", "-n", "1"] if number else []
+        whole += ["-wdir", str(folders[number])] if folders else []
+        whole += ["-x", f"TRIREME_HOST={name}"] + program
     return whole
 
 

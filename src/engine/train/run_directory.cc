@@ -117,6 +117,21 @@ std::unique_ptr<FileLock> claim_directory(Env& env, const RunConfig& config, Run
   return lock;
 }
 
+void check_shared(Env& env, const std::string& out, const std::vector<std::string>& hosts, Control& control) {
+  if (std::ranges::all_of(hosts, [&](const std::string& host) { return host == hosts.front(); })) return;
+  // A name that no host can have looked up before, so that none answers from memory.
+  const std::string own = fmt::format(".shared-{}-{}", env.process_id(), env.wall_time());
+  if (control.leads()) env.write_file_atomically(join_path(out, own), "");
+  const std::string mark = join_path(out, control.share(own).front());
+  const bool sees = env.exists(mark);
+  const std::vector<std::string> blind = control.share(sees ? "" : env.host_name());
+  if (control.leads()) env.remove_file(mark);
+  const auto found = std::ranges::find_if(blind, [](const std::string& host) { return !host.empty(); });
+  if (found == blind.end()) return;
+  throw refused("out.directory", out, fmt::format("host {} does not see the one of host {}", *found, hosts.front()),
+                "a directory on a file system that all hosts share, or checkpoint.interval none");
+}
+
 void prepare_directory(Env& env, const RunConfig& config, const RunStart& start) {
   env.make_directories(join_path(config.out, "model"));
   if (!config.trace.empty()) env.make_directories(directory_name(config.trace));

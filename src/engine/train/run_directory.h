@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "engine/train/control.h"
 #include "engine/train/run_config.h"
 
 namespace trireme::train {
@@ -31,6 +32,9 @@ RunStart find_start(Env& env, const RunConfig& config);
 // Claims the directory: refuses while another run has it, and looks again at what is there: `start` is brought up to
 // date. Nothing in it is touched.
 std::unique_ptr<FileLock> claim_directory(Env& env, const RunConfig& config, RunStart& start);
+// All ranks, together; hosts: theirs. That every host sees the leader's directory: Error names those that do not. Ranks
+// of one host are not asked.
+void check_shared(Env& env, const std::string& out, const std::vector<std::string>& hosts, Control& control);
 // Once the run has its state: removes what a run that begins anew replaces, writes the resolved run.toml.
 void prepare_directory(Env& env, const RunConfig& config, const RunStart& start);
 

@@ -46,6 +46,7 @@ class Run {
 
  private:
   int ranks() const { return world_.ranks(); }
+  bool saves() const { return run_.config.save_interval.kind != SaveInterval::Kind::kNone; }
 
   void one_rank(int number) {
     Control control(number, ranks(), world_.factory(number));
@@ -65,6 +66,7 @@ class Run {
     try {
       const std::unique_ptr<FileLock> lock =
           control.leads() ? claim_directory(env_, run_.config, start) : std::unique_ptr<FileLock>();
+      if (saves()) check_shared(env_, run_.config.out, hosts, control);
       const Resumed from = load_checkpoint(env_, log_, run_, start.checkpoints, tokens_, control, rank);
       check_trace_steps(from.progress.step);
       from.path.empty() ? rank.initialise() : rank.go_on_from(from.progress);
@@ -141,7 +143,7 @@ class Run {
 
   void make_saver(std::optional<RunSaver>& saver, RankTrainer& rank, Control& control, const SaveFacts* facts,
                   SaveSchedule* schedule) {
-    if (run_.config.save_interval.kind == SaveInterval::Kind::kNone) return;
+    if (!saves()) return;
     saver.emplace(env_, log_, checkpoints_of(run_.config.out), rank.rank().plan(), rank.rank().device(), control, facts,
                   schedule);
   }
@@ -256,7 +258,7 @@ class Run {
     for (const std::string& name : store.set_aside_after(step)) {
       log_.warning("a checkpoint beyond step {} is kept aside as {}", step, join_path(store.directory(), name));
     }
-    if (run_.config.save_interval.kind != SaveInterval::Kind::kNone) store.retain(run_.config.retention);
+    if (saves()) store.retain(run_.config.retention);
   }
 
   void follow(RankTrainer& rank, Control& control, RunTrace& trace, std::int64_t first_step) {
