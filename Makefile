@@ -41,7 +41,7 @@ sanitize-%:
 	@ctest --preset $* --parallel $(JOBS)
 
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= units model_config cluster planner_files
+FUZZ_TARGETS ?= units model_config cluster planner_files control
 
 fuzz:
 	@tools/install.sh fuzz

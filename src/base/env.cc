@@ -24,6 +24,19 @@ void Env::write_file_atomically(const std::string& path, std::string_view conten
   file.commit();
 }
 
+void Env::replace_file(const std::string& path, std::string_view content) {
+  AtomicFile file(*this, path);
+  file.writer().write_text(content);
+  file.commit_unsynced();
+}
+
+void Env::make_directories_durably(const std::string& path) {
+  std::vector<std::string> parents = {directory_name(path)};
+  while (!exists(parents.back())) parents.push_back(directory_name(parents.back()));
+  make_directories(path);
+  for (auto parent = parents.rbegin(); parent != parents.rend(); ++parent) sync_directory(*parent);
+}
+
 AtomicFile::AtomicFile(Env& env, std::string path)
     : env_(env),
       path_(std::move(path)),
@@ -43,10 +56,19 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::commit() {
   TRIREME_CHECK(!renamed_, "{} was committed before", path_);
   writer_->sync();
+  put_in_place();
+  env_.sync_directory(directory_name(path_));
+}
+
+void AtomicFile::commit_unsynced() {
+  TRIREME_CHECK(!renamed_, "{} was committed before", path_);
+  put_in_place();
+}
+
+void AtomicFile::put_in_place() {
   writer_->close();
   env_.rename(temporary_, path_);
   renamed_ = true;
-  env_.sync_directory(directory_name(path_));
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

@@ -94,6 +94,9 @@ class Env {
   // Bytes that this process could still take: what the kernel counts as available, or what its control group leaves.
   virtual Bytes available_memory() = 0;
   virtual std::int64_t process_id() = 0;
+  // Of this host as this process sees it, another user's too; one that has ended and was not waited for counts.
+  virtual bool process_is_alive(std::int64_t id) = 0;
+  virtual std::string boot_id() = 0;  // of this host's kernel: another after each boot
   virtual int core_count() = 0;
   // Of the machine that this process runs on: $TRIREME_HOST where it is set (machines whose names do not tell them
   // apart), else the system's.
@@ -103,6 +106,11 @@ class Env {
   // Writes a whole file so that a reader sees the old content or the new, never a part: temporary, fsync,
   // rename.
   void write_file_atomically(const std::string& path, std::string_view content);
+  // The same to readers, without a sync: after a power loss the file may be the old one, the new one, or empty.
+  void replace_file(const std::string& path, std::string_view content);
+  // make_directories(), durable: each that was made, and the last one in any case (a process that was killed may have
+  // made it and no more).
+  void make_directories_durably(const std::string& path);
 };
 
 // A file that appears under its name whole or not at all: written beside it, synced, renamed by commit().
@@ -117,8 +125,11 @@ class AtomicFile {
   Writer& writer() { return *writer_; }
   // Durable when it returns. Once only; after it the writer is closed.
   void commit();
+  void commit_unsynced();  // instead of it: see Env::replace_file
 
  private:
+  void put_in_place();
+
   Env& env_;
   std::string path_;
   std::string temporary_;

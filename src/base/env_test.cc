@@ -1,5 +1,8 @@
 #include "base/env.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -221,6 +224,28 @@ TEST_F(PosixEnvTest, ProcessFigures) {
   EXPECT_GT(env_.process_id(), 0);
   EXPECT_GE(env_.core_count(), 1);
   EXPECT_FALSE(env_.host_name().empty());
+  EXPECT_EQ(env_.boot_id().size(), 36U);
+  EXPECT_EQ(env_.boot_id(), env_.boot_id());
+}
+
+TEST_F(PosixEnvTest, KnowsWhichProcessesAreAlive) {
+  EXPECT_TRUE(env_.process_is_alive(env_.process_id()));
+  EXPECT_TRUE(env_.process_is_alive(1));  // another user's too
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_GT(child, 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(env_.process_is_alive(child));
+  for (const std::int64_t nobody : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 40}) {
+    EXPECT_FALSE(env_.process_is_alive(nobody)) << nobody;
+  }
+}
+
+TEST_F(PosixEnvTest, ReplacesAFile) {
+  write("f", "old");
+  env_.replace_file(path("f"), "new");
+  EXPECT_EQ(env_.read_file(path("f")), "new");
+  EXPECT_EQ(env_.list_directory(directory_), std::vector<std::string>{"f"});
 }
 
 TEST(Paths, JoinAndSplit) {

@@ -12,7 +12,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kProcessId = 4242;
 constexpr int kCores = 2;
 constexpr std::int64_t kSecondsOfDay = 86400;
 
@@ -182,11 +181,27 @@ void FakeEnv::restart() {
   ++starts_;
   failing_operation_ = 0;
   locked_ = std::make_shared<std::set<std::string>>();
+  alive_.clear();
 }
 
 void FakeEnv::set_resident_memory(ResidentMemory memory) {
   const std::scoped_lock lock(mutex_);
   resident_memory_ = memory;
+}
+
+void FakeEnv::set_host_name(std::string name) {
+  const std::scoped_lock lock(mutex_);
+  host_name_ = std::move(name);
+}
+
+void FakeEnv::set_process_id(std::int64_t id) {
+  const std::scoped_lock lock(mutex_);
+  process_id_ = id;
+}
+
+void FakeEnv::set_alive(std::int64_t process, bool alive) {
+  const std::scoped_lock lock(mutex_);
+  alive ? (void)alive_.insert(process) : (void)alive_.erase(process);
 }
 
 Seconds FakeEnv::now() {
@@ -323,7 +338,20 @@ ResidentMemory FakeEnv::resident_memory() {
   return resident_memory_;
 }
 
-std::int64_t FakeEnv::process_id() { return kProcessId; }
+std::int64_t FakeEnv::process_id() {
+  const std::scoped_lock lock(mutex_);
+  return process_id_;
+}
+
+bool FakeEnv::process_is_alive(std::int64_t id) {
+  const std::scoped_lock lock(mutex_);
+  return id == process_id_ || alive_.contains(id);
+}
+
+std::string FakeEnv::boot_id() {
+  const std::scoped_lock lock(mutex_);
+  return fmt::format("boot {}", starts_);
+}
 
 class FakeEnv::Lock : public FileLock {
  public:
@@ -344,7 +372,11 @@ std::unique_ptr<FileLock> FakeEnv::try_lock(const std::string& path) {
 }
 
 int FakeEnv::core_count() { return kCores; }
-std::string FakeEnv::host_name() { return "host"; }
+
+std::string FakeEnv::host_name() {
+  const std::scoped_lock lock(mutex_);
+  return host_name_;
+}
 
 void FakeEnv::count_operation(std::string_view operation, const std::string& path) {
   ++operations_;

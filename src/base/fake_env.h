@@ -39,6 +39,10 @@ class FakeEnv : public Env {
   // The same, with some of that which was not synced: a random one of the states that FakeDisk::lose_power describes.
   CrashEffects lose_power(std::uint64_t seed);
   void set_resident_memory(ResidentMemory memory);
+  // Which host and which of its processes this is; and the others that are alive there: none after a power loss.
+  void set_host_name(std::string name);
+  void set_process_id(std::int64_t id);
+  void set_alive(std::int64_t process, bool alive);
 
   // Env. sleep() advances the clock and returns at once. A reader keeps the content that it opened.
   Seconds now() override;
@@ -67,6 +71,8 @@ class FakeEnv : public Env {
   void set_available_memory(Bytes bytes) { available_memory_ = bytes; }
   std::unique_ptr<FileLock> try_lock(const std::string& path) override;
   std::int64_t process_id() override;
+  bool process_is_alive(std::int64_t id) override;
+  std::string boot_id() override;  // "boot 1", then "boot 2" after a power loss
   int core_count() override;
   std::string host_name() override;
   bool stderr_is_terminal() override { return false; }
@@ -94,6 +100,9 @@ class FakeEnv : public Env {
   std::int64_t failing_operation_ = 0;
   bool fail_all_after_ = false;
   ResidentMemory resident_memory_;
+  std::string host_name_ = "host";
+  std::int64_t process_id_ = 4242;
+  std::set<std::int64_t> alive_;
   Bytes available_memory_{std::int64_t{1} << 40};
   std::shared_ptr<std::set<std::string>> locked_ = std::make_shared<std::set<std::string>>();
 };

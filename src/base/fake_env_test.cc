@@ -1,6 +1,7 @@
 #include "base/fake_env.h"
 
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -154,6 +155,32 @@ TEST(FakeEnvTest, AtomicWriteIsAtomicAtEveryOperation) {
   }
 }
 
+// What a replaced file may be after a power loss: this is why it is not for what must last.
+TEST(FakeEnvTest, AReplacedFileIsWholeToReadersAndMayBeEmptyAfterAPowerLoss) {
+  std::set<std::string> found;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    FakeEnv env;
+    env.put_file("d/f", "old");
+    env.replace_file("d/f", "new");
+    EXPECT_EQ(env.content("d/f"), "new");
+    EXPECT_EQ(env.list_directory("d").size(), 1U);
+    env.lose_power(seed);
+    found.insert(env.content("d/f"));
+  }
+  EXPECT_TRUE(found.contains("old") && found.contains("new") && found.contains("")) << found.size();
+}
+
+TEST(FakeEnvTest, DirectoriesMadeDurablyStay) {
+  FakeEnv env;
+  env.make_directories_durably("a/b/c");
+  env.lose_power();
+  EXPECT_TRUE(env.is_directory("a/b/c"));
+  env.make_directories("a/b/c/d");  // as by a process that was killed
+  env.make_directories_durably("a/b/c/d");
+  env.lose_power();
+  EXPECT_TRUE(env.is_directory("a/b/c/d"));
+}
+
 TEST(FakeEnvTest, AFailedAtomicWriteCleansUp) {
   FakeEnv env;
   env.put_file("d/f", "old");
@@ -170,6 +197,21 @@ TEST(FakeEnvTest, ProcessFiguresAreTheTests) {
   EXPECT_EQ(env.resident_memory().anonymous, Bytes{60});
   EXPECT_EQ(env.core_count(), 2);
   EXPECT_GT(env.process_id(), 0);
+  EXPECT_TRUE(env.process_is_alive(env.process_id()));
+  EXPECT_FALSE(env.process_is_alive(7));
+  env.set_alive(7, true);
+  EXPECT_TRUE(env.process_is_alive(7));
+  env.set_alive(7, false);
+  EXPECT_FALSE(env.process_is_alive(7));
+  env.set_alive(7, true);
+  env.set_process_id(8);
+  env.set_host_name("other");
+  EXPECT_EQ(env.process_id(), 8);
+  EXPECT_EQ(env.host_name(), "other");
+  EXPECT_EQ(env.boot_id(), "boot 1");
+  env.lose_power();
+  EXPECT_EQ(env.boot_id(), "boot 2");
+  EXPECT_FALSE(env.process_is_alive(7));
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "base/log.h"
 
+#include <algorithm>
+#include <deque>
 #include <mutex>
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
+
+#include "base/error.h"
 
 namespace trireme {
 namespace {
@@ -44,9 +48,65 @@ class StderrLog : public Log {
   spdlog::logger logger_;
 };
 
+class LogOfLogs : public Log {
+ public:
+  explicit LogOfLogs(std::vector<Log*> logs) : logs_(std::move(logs)) {}
+  void write(LogLevel level, std::string_view line) override {
+    for (Log* log : logs_) log->write(level, line);
+  }
+
+ private:
+  const std::vector<Log*> logs_;
+};
+
+// Each line of the text with the time and its level.
+std::string stamped(const std::string& time, LogLevel level, std::string_view text) {
+  std::string lines;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines += fmt::format("{} {}{}\n", time, first_word(level), text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::unique_ptr<Log> make_stderr_log(LogLevel least) { return std::make_unique<StderrLog>(least); }
+
+std::unique_ptr<Log> make_log_of(std::vector<Log*> logs) { return std::make_unique<LogOfLogs>(std::move(logs)); }
+
+struct FileLog::State {
+  Env& env;
+  std::mutex mutex;
+  bool opened = false;
+  std::deque<std::string> kept = {};  // until it is opened
+  std::unique_ptr<Writer> file = nullptr;
+};
+
+FileLog::FileLog(Env& env) : state_(new State{.env = env, .mutex = {}}) {}
+
+void FileLog::open(const std::string& path) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->file = state_->env.append_file(path);
+  state_->opened = true;
+  for (const std::string& line : std::exchange(state_->kept, {})) state_->file->write_text(line);
+}
+
+void FileLog::write(LogLevel level, std::string_view line) {
+  const std::scoped_lock lock(state_->mutex);
+  const std::string text = stamped(state_->env.wall_time(), level, line);
+  if (!state_->opened) {
+    state_->kept.push_back(text);
+    if (state_->kept.size() > kKept) state_->kept.pop_front();
+  } else if (state_->file) {
+    try {
+      state_->file->write_text(text);
+    } catch (const Error&) {
+      state_->file.reset();
+    }
+  }
+}
 
 struct MemoryLog::State {
   std::mutex mutex;

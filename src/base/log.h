@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "base/env.h"
+
 namespace trireme {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
@@ -36,6 +38,25 @@ class Log {
 
 // Standard error, plain lines; warnings and errors carry their level as the first word.
 std::unique_ptr<Log> make_stderr_log(LogLevel least = LogLevel::kInfo);
+
+// Writes every line to each of `logs`, which outlive it.
+std::unique_ptr<Log> make_log_of(std::vector<Log*> logs);
+
+// Lines appended to a file, the time (UTC) in front of each. Nothing that it logs is worth the end of a run: where the
+// disk fails, lines are lost.
+class FileLog : public Log {
+ public:
+  explicit FileLog(Env& env);
+  // From now on into this file, those from before first: the newest kKept of them. Error(kStorage).
+  void open(const std::string& path);
+  void write(LogLevel level, std::string_view line) override;
+
+  static constexpr std::size_t kKept = 1000;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
 
 // Keeps lines in memory: for tests.
 class MemoryLog : public Log {

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+#include "base/fake_env.h"
+
 namespace trireme {
 namespace {
 
@@ -51,6 +54,52 @@ TEST(StderrLogTest, TheLeastLevelIsRespected) {
   log->warning("careful");
   log->error("broken");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "error: broken\n");
+}
+
+TEST(LogOfLogsTest, EachGetsEveryLine) {
+  MemoryLog one, other;
+  const std::unique_ptr<Log> both = make_log_of({&one, &other});
+  both->warning("rank {} is slow", 3);
+  EXPECT_EQ(one.lines(), (std::vector{std::pair(LogLevel::kWarning, std::string("rank 3 is slow"))}));
+  EXPECT_EQ(other.lines(), one.lines());
+}
+
+TEST(FileLogTest, AppendsLinesWithTheirTimes) {
+  FakeEnv env;
+  env.put_file("a.log", "before\n");
+  FileLog log(env);
+  log.info("kept until {}", "now");
+  env.advance(Seconds{3661});
+  log.open("a.log");
+  log.warning("of\ntwo lines");
+  EXPECT_EQ(env.content("a.log"),
+            "before\n2000-01-01T00:00:00Z kept until now\n2000-01-01T01:01:01Z warning: of\n"
+            "2000-01-01T01:01:01Z warning: two lines\n");
+}
+
+TEST(FileLogTest, KeepsTheNewestLinesUntilItIsOpened) {
+  FakeEnv env;
+  FileLog log(env);
+  for (std::size_t i = 0; i <= FileLog::kKept; ++i) log.info("{}", i);
+  log.open("a.log");
+  const std::string text = env.content("a.log");
+  EXPECT_EQ(text.substr(0, text.find('\n')), "2000-01-01T00:00:00Z 1");
+  EXPECT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')), FileLog::kKept);
+}
+
+TEST(FileLogTest, AFailingDiskLosesLinesAndNothingElse) {
+  FakeEnv env;
+  FileLog log(env);
+  log.open("a.log");
+  log.info("there");
+  env.fail_operation(1);
+  log.info("lost");
+  log.info("lost too");
+  env.fail_operation(0);
+  EXPECT_EQ(env.content("a.log"), "2000-01-01T00:00:00Z there\n");
+  FileLog other(env);
+  env.fail_operation(1);
+  EXPECT_THROW(other.open("b.log"), Error);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -375,6 +377,16 @@ class PosixEnv : public Env {
   }
 
   std::int64_t process_id() override { return ::getpid(); }
+
+  bool process_is_alive(std::int64_t id) override {
+    if (id <= 0 || id > std::numeric_limits<pid_t>::max()) return false;
+    return ::kill(static_cast<pid_t>(id), 0) == 0 || errno == EPERM;
+  }
+  std::string boot_id() override {
+    std::string id = read_file("/proc/sys/kernel/random/boot_id");
+    while (!id.empty() && id.back() == '\n') id.pop_back();
+    return id;
+  }
 
   bool stderr_is_terminal() override { return ::isatty(STDERR_FILENO) == 1; }
 

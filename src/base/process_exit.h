@@ -1,7 +1,7 @@
 #pragma once
 
 // The end of this process as a crash would bring it: at once, with no destructor, no flush and no word to anybody. For
-// planned faults alone; everything else throws Error.
+// planned faults, and for a worker whose supervisor is gone; everything else throws Error.
 
 namespace trireme {
 

@@ -74,7 +74,7 @@ LIBRARIES = [
     (r"hwy/.*", r"src/engine/kernels/cpu/.*"),
     (r"mpi\.h", r"src/engine/comm/mpi.*\.cc|bench/.*"),
     # The operating system. Everybody else goes through base/env.h.
-    (r"(sys|linux)/.*|(unistd|fcntl|dirent|sched|pthread|signal|poll|spawn|dlfcn|cpuid|netdb)\.h",
+    (r"(sys|linux|netinet)/.*|(unistd|fcntl|dirent|sched|pthread|signal|poll|spawn|dlfcn|cpuid|netdb|time)\.h",
      r"src/base/.*\.cc|src/engine/comm/.*\.cc|src/supervisor/.*\.cc|" + TESTS),
     (r"immintrin\.h|x86intrin\.h", r"src/engine/kernels/cpu/.*"),
 ]
@@ -83,7 +83,7 @@ LIBRARIES = [
 
 ENV = r"src/base/posix_env\.cc"
 CLI = r"src/cli/.*"
-PROCESS = r"src/(?:base|supervisor)/\w*process\w*\.cc"
+PROCESS = r"src/base/child\.cc|src/(?:base|supervisor)/\w*process\w*\.cc"
 # Rule, pattern (in code, never in comments or strings), files where it is allowed, replacement.
 BANNED = [
     ("print", r"\b(?:std::)?(?:printf|fprintf|vprintf|puts|fputs|putchar)\s*\(|\bstd::(?:cout|cerr|clog)\b|"
@@ -96,7 +96,7 @@ BANNED = [
     ("filesystem", r"\bstd::filesystem\b", ENV + "|" + TESTS, "use Env (base/env.h) and its join_path"),
     ("clock", r"\b(?:steady|system|high_resolution)_clock\b|\bclock_gettime\b|\bgettimeofday\b|"
               r"\btime\s*\(\s*(?:nullptr|NULL|0)\s*\)|\bsleep_(?:for|until)\b|\b(?:usleep|nanosleep)\s*\(",
-     ENV + r"|src/engine/comm/communicator\.h|" + TESTS, "use Env::now and Env::sleep (base/env.h), which a test can fake"),
+     ENV + r"|src/base/thread_clock\.cc|src/engine/comm/communicator\.h|" + TESTS, "use Env::now and Env::sleep (base/env.h), which a test can fake"),
     ("process", r"(?<![.>\w])(?:v?fork|posix_spawnp?|popen|execvp?e?|execlp?)\s*\(|\bstd::system\s*\(",
      ENV + "|" + PROCESS + "|" + TESTS, "use the supervisor's process shell"),
     ("environment", r"\b(?:std::)?(?:getenv|setenv|putenv)\s*\(", ENV + "|" + CLI + "|" + PROCESS + "|" + TESTS,
@@ -109,7 +109,7 @@ BANNED = [
      "use base/random.h: counter-based, the same on every layout and machine"),
     ("assert", r"(?<!\w)assert\s*\(", "", "use TRIREME_CHECK (base/check.h), which is on in release"),
     ("thread", r"\bstd::(?:jthread|thread|async)\b(?!::)",
-     r"src/engine/(?:comm|kernels|train)/.*|src/supervisor/.*|" + CLI + "|" + TESTS,
+     r"src/engine/(?:comm|kernels|train)/.*|src/supervisor/.*|src/telemetry/control_line\.cc|" + CLI + "|" + TESTS,
      "threads are started by engine/comm and engine/train; hand them the work"),
     ("allocation", r"\bstd::free\s*\(|\b(?:malloc|calloc|realloc|aligned_alloc|posix_memalign)\s*\(",
      r"src/engine/kernels/arena\.cc", "take it from the arena, which books it, or use a container"),

@@ -1,0 +1,45 @@
+#pragma once
+
+// Child processes, each the leader of a process group of its own, and signalled at the death of the thread that started
+// it: a parent that is killed leaves none. Used by one thread. Failing calls throw Error(kInternal, "process", ...).
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+struct ChildEnd {
+  int signal = 0;  // 0: it ended by itself
+  int code = 0;
+};
+
+struct ChildCommand {
+  std::vector<std::string> arguments;                            // the program first; looked up in PATH
+  std::vector<std::pair<std::string, std::string>> environment;  // beside this process's own; these win
+  std::string output = {};  // file that gets its standard output and error; "": this process's own
+};
+
+class Child {
+ public:
+  virtual ~Child() = default;  // kills the group and waits for the child
+  virtual std::int64_t id() const = 0;
+  virtual std::optional<ChildEnd> poll() = 0;  // how it ended, if it has
+  virtual void signal(int number) = 0;         // to the child; passed over after its end
+  virtual void signal_group(int number) = 0;   // to it and what it has started
+  virtual int descriptor() const = 0;          // readable once it has ended (wait_for_any)
+};
+
+// A program that cannot be started: Error naming it and why; kUsage where there is none of that name.
+std::unique_ptr<Child> start_child(const ChildCommand& command);
+
+// Forks: 0 in the child, which goes on as a copy of this process (one thread, CHECK) and is killed when the parent's
+// thread ends; else the child.
+std::unique_ptr<Child> fork_child();  // null in the child
+
+std::string own_program();  // path of this program's file
+
+}  // namespace trireme
