@@ -7,28 +7,14 @@
 #include <fmt/format.h>
 
 #include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
 
 namespace trireme::checkpoint {
 namespace {
 
-// Of a name that a Store gives: "step-00000060.aside.2" is the step's name and what comes after the first dot.
-std::optional<FoundCheckpoint> parse_name(const std::string& path) {
-  const std::string name = base_name(path);
-  const std::size_t dot = std::min(name.find('.'), name.size());
-  const std::optional<std::int64_t> step = step_of_name(name.substr(0, dot));
-  if (!step || name.substr(0, dot) != name_of_step(*step)) return std::nullopt;
-  FoundCheckpoint found{.path = path, .step = *step};
-  const std::string after = name.substr(dot);
-  if (after.empty()) return found;
-  if (after == ".partial") {
-    found.presence = Presence::kPartial;
-  } else if (after == ".aside" || after.starts_with(".aside.")) {
-    found.presence = Presence::kAside;
-  } else {
-    return std::nullopt;
-  }
-  return found;
+std::optional<FoundCheckpoint> parse_path(std::string path) {
+  const std::optional<StoredName> name = parse_stored_name(base_name(path));
+  if (!name) return std::nullopt;
+  return FoundCheckpoint{.path = std::move(path), .step = name->step, .presence = name->presence};
 }
 
 std::string without_last_slash(std::string path) {
@@ -49,14 +35,14 @@ Result<std::vector<FoundCheckpoint>> list_checkpoints(Env& env, const std::strin
   if (!env.is_directory(asked)) {
     return refuse("is a file; a checkpoint is a directory", "name the directory: " + directory_name(asked));
   }
-  std::optional<FoundCheckpoint> named = parse_name(asked);
+  std::optional<FoundCheckpoint> named = parse_path(asked);
   if (env.exists(join_path(asked, kManifestFile)) && !named) named = FoundCheckpoint{.path = asked};
   if (named) return std::vector{*named};
   const std::string inside = join_path(asked, kCheckpointsDirectory);
   const std::string& directory = env.is_directory(inside) ? inside : asked;
   std::vector<FoundCheckpoint> all;
   for (const std::string& name : env.list_directory(directory)) {
-    auto found = parse_name(join_path(directory, name));
+    auto found = parse_path(join_path(directory, name));
     if (found && env.is_directory(found->path)) all.push_back(std::move(*found));
   }
   std::stable_sort(all.begin(), all.end(), [](const FoundCheckpoint& a, const FoundCheckpoint& b) {

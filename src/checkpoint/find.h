@@ -8,14 +8,12 @@
 #include <vector>
 
 #include "base/env.h"
+#include "checkpoint/store.h"
 
 namespace trireme::checkpoint {
 
 inline constexpr const char* kCheckpointsDirectory = "checkpoints";  // of a run directory
 
-// By name: kPartial, a save that is under way or was never completed; kAside, complete, of a run that went on from an
-// earlier step.
-enum class Presence { kComplete, kPartial, kAside };
 struct FoundCheckpoint {
   std::string path;
   std::int64_t step = -1;  // of its name; -1: the path itself, whose name says none

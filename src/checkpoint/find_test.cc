@@ -17,6 +17,7 @@ void put_run(FakeEnv& env) {
     env.put_file(join_path("run/checkpoints", join_path(name, "manifest.json")), "{}");
   }
   env.put_file("run/checkpoints/step-00000120.partial/part-00000.safetensors", "x");
+  env.put_file("run/checkpoints/step-00000120.inc-000003.partial/part-00000.safetensors", "x");
   // Nobody's names.
   env.put_file("run/checkpoints/step-20/manifest.json", "{}");
   env.put_file("run/checkpoints/step-00000030.old/manifest.json", "{}");
@@ -41,7 +42,8 @@ TEST(Find, AListHasPartialOnesAndThoseSetAside) {
   put_run(env);
   const std::string at = "run/checkpoints/step-";
   EXPECT_THAT(list_checkpoints(env, "run").value(),
-              ElementsAre(FoundCheckpoint{at + "00000120.partial", 120, Presence::kPartial},
+              ElementsAre(FoundCheckpoint{at + "00000120.inc-000003.partial", 120, Presence::kPartial},
+                          FoundCheckpoint{at + "00000120.partial", 120, Presence::kPartial},
                           FoundCheckpoint{at + "00000100", 100, Presence::kComplete},
                           FoundCheckpoint{at + "00000060.aside", 60, Presence::kAside},
                           FoundCheckpoint{at + "00000060.aside.2", 60, Presence::kAside},

@@ -235,19 +235,6 @@ ExportReport export_hugging_face(Env& env, const Reader& checkpoint, const std::
 
 namespace {
 
-// Slices of all states, in the manifest's order, cut as one rank would write them.
-std::vector<ShardSlice> slices_of(const model::ParameterTable& table) {
-  const std::vector<plan::LocalBox> tiles = plan::written_tiles(table, plan::Layout{}, 0);
-  std::vector<ShardSlice> slices;
-  for (std::size_t kind = 0; kind < std::size(plan::kStateKinds); ++kind) {
-    for (const plan::LocalBox& tile : tiles) {
-      const auto first = static_cast<int>(kind * table.parameters.size());  // states_of(): kind by kind
-      slices.push_back({.tensor = first + tile.parameter, .box = tile.box});
-    }
-  }
-  return slices;
-}
-
 // Values of one slice after another.
 class WeightImport {
  public:
@@ -311,7 +298,7 @@ std::string import_hugging_face(Env& env, const std::string& folder, const std::
     throw Error(Failure{store.path_of(0), "", "is there already, and nothing is written over", "name a new directory"});
   }
   Manifest manifest = empty_manifest(env, table, options);
-  const std::vector<ShardSlice> slices = slices_of(table);
+  const std::vector<ShardSlice> slices = slices_of_rank(table, plan::Layout{}, 0);  // as one rank would write them
   const Bytes total = Bytes{table.total()} * (dtype_size(DType::kF32) * std::ssize(plan::kStateKinds));
   Bytes done;
   try {

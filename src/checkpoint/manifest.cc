@@ -37,15 +37,6 @@ void add_member(std::string& out, std::string_view key, const Json& value) {
   out += ",\n";
 }
 
-Json to_json(const Progress& progress) {
-  return Json::object({{"step", progress.step},
-                       {"samples", progress.samples},
-                       {"tokens", progress.tokens},
-                       {"incarnation", progress.incarnation},
-                       {"failures", progress.failures},
-                       {"elapsed_s", progress.elapsed_s}});
-}
-
 // Items on lines of their own, a comma after each but the last.
 template <class Items, class Write>
 void add_list(std::string& out, std::string_view indent, const Items& items, const Write& write) {
@@ -319,6 +310,15 @@ class Parser {
 };
 
 }  // namespace
+
+Json to_json(const Progress& progress) {
+  return Json::object({{"step", progress.step},
+                       {"samples", progress.samples},
+                       {"tokens", progress.tokens},
+                       {"incarnation", progress.incarnation},
+                       {"failures", progress.failures},
+                       {"elapsed_s", progress.elapsed_s}});
+}
 
 const StoredState* Manifest::find(std::string_view name, plan::StateKind kind) const {
   const auto found = std::find_if(tensors.begin(), tensors.end(),

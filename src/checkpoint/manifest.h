@@ -30,6 +30,8 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
+Json to_json(const Progress& progress);
+
 // A part of a logical tensor, in a file under the key slice_key().
 struct Slice {
   int file = 0;  // index into Manifest::files

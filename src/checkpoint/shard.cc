@@ -1,6 +1,7 @@
 #include "checkpoint/shard.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -90,6 +91,17 @@ ShardRecord shard_record_from_text(const std::string& text) {
   for (const Json& checksum : member("checksums").as_array()) record.checksums.push_back(checksum.as_string());
   TRIREME_CHECK(to_text(record) == text, "no shard record: {}", text);
   return record;
+}
+
+std::vector<ShardSlice> slices_of_rank(const model::ParameterTable& table, const plan::Layout& layout, int rank) {
+  const std::vector<plan::LocalBox> tiles = plan::written_tiles(table, layout, rank);
+  std::vector<ShardSlice> slices;
+  slices.reserve(tiles.size() * std::size(plan::kStateKinds));
+  for (std::size_t kind = 0; kind < std::size(plan::kStateKinds); ++kind) {
+    const auto first = static_cast<int>(kind * table.parameters.size());  // states_of(): kind by kind
+    for (const plan::LocalBox& tile : tiles) slices.push_back({.tensor = first + tile.parameter, .box = tile.box});
+  }
+  return slices;
 }
 
 Bytes shard_bytes(const std::vector<StoredState>& tensors, const std::vector<ShardSlice>& slices) {

@@ -21,6 +21,9 @@ struct ShardSlice {
   plan::TensorBox box;
 };
 
+// What a rank writes, its tiles of all states, as states_of() counts tensors. The same on every rank that asks.
+std::vector<ShardSlice> slices_of_rank(const model::ParameterTable& table, const plan::Layout& layout, int rank);
+
 // What the one who writes the manifest needs to know of a shard.
 struct ShardRecord {
   StoredFile file;

@@ -13,37 +13,57 @@ namespace trireme::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kIncarnation = ".inc-";
 constexpr std::string_view kPartial = ".partial";
 constexpr std::string_view kAside = ".aside";
 
-// Names that this program gives; another number of leading zeros is another's.
-bool is_complete_name(const std::string& name) {
-  const std::optional<std::int64_t> step = step_of_name(name);
-  return step && name == name_of_step(*step);
+std::optional<std::int64_t> number_of(std::string_view digits) {
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  return number;
 }
 
-bool is_partial_name(const std::string& name) {
-  return name.ends_with(kPartial) && is_complete_name(name.substr(0, name.size() - kPartial.size()));
+std::string partial_name(std::int64_t step, std::int64_t incarnation) {
+  if (incarnation == 0) return fmt::format("{}{}", name_of_step(step), kPartial);
+  return fmt::format("{}{}{:06}{}", name_of_step(step), kIncarnation, incarnation, kPartial);
 }
 
-bool is_aside_name(const std::string& name) {
-  const std::size_t at = name.find(kAside);
-  if (at == std::string::npos || !is_complete_name(name.substr(0, at))) return false;
-  const std::string number = name.substr(at + kAside.size());
-  return number.empty() ||
-         (number.size() > 1 && number[0] == '.' && number.find_first_not_of("0123456789", 1) == std::string::npos);
+// What follows the step in a name.
+bool parse_ending(std::string_view ending, StoredName& name) {
+  if (ending.empty()) return true;
+  if (ending.starts_with(kAside)) {
+    name.presence = Presence::kAside;
+    ending.remove_prefix(kAside.size());
+    return ending.empty() || (ending.front() == '.' && number_of(ending.substr(1)));
+  }
+  if (!ending.ends_with(kPartial)) return false;
+  name.presence = Presence::kPartial;
+  ending.remove_suffix(kPartial.size());
+  if (ending.empty()) return true;
+  if (!ending.starts_with(kIncarnation)) return false;
+  const std::optional<std::int64_t> number = number_of(ending.substr(kIncarnation.size()));
+  name.incarnation = number.value_or(0);
+  return name.incarnation > 0;
 }
 
 }  // namespace
 
+// Another number of leading zeros is another program's.
+std::optional<StoredName> parse_stored_name(std::string_view name) {
+  const std::string_view first = name.substr(0, name.find('.'));
+  const std::optional<std::int64_t> step = step_of_name(first);
+  if (!step || first != name_of_step(*step)) return std::nullopt;
+  StoredName found{.step = *step};
+  if (!parse_ending(name.substr(first.size()), found)) return std::nullopt;
+  const bool ours = found.presence != Presence::kPartial || name == partial_name(*step, found.incarnation);
+  return ours ? std::optional(found) : std::nullopt;
+}
+
 std::optional<std::int64_t> step_of_name(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  name.remove_prefix(kPrefix.size());
-  if (name.empty() || name.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc()) return std::nullopt;
-  return step;
+  return number_of(name.substr(kPrefix.size()));
 }
 
 std::string name_of_step(std::int64_t step) {
@@ -53,23 +73,30 @@ std::string name_of_step(std::int64_t step) {
 
 std::string shard_name(int index) { return fmt::format("part-{:05}.safetensors", index); }
 
-Store::Store(Env& env, std::string directory) : env_(env), directory_(std::move(directory)) {}
+Store::Store(Env& env, std::string directory, std::int64_t incarnation)
+    : env_(env), directory_(std::move(directory)), incarnation_(incarnation) {
+  TRIREME_CHECK_GE(incarnation, 0);
+}
 
 std::string Store::path_of(std::int64_t step) const { return join_path(directory_, name_of_step(step)); }
-std::string Store::partial_path_of(std::int64_t step) const { return fmt::format("{}{}", path_of(step), kPartial); }
+std::string Store::partial_path_of(std::int64_t step) const {
+  return join_path(directory_, partial_name(step, incarnation_));
+}
 
-std::vector<std::string> Store::names(bool (*is_wanted)(const std::string&)) const {
+std::vector<std::string> Store::names(Presence presence) const {
   std::vector<std::string> found;
   if (!env_.is_directory(directory_)) return found;
   for (std::string& name : env_.list_directory(directory_)) {
-    if (is_wanted(name) && env_.is_directory(join_path(directory_, name))) found.push_back(std::move(name));
+    const std::optional<StoredName> parsed = parse_stored_name(name);
+    if (!parsed || parsed->presence != presence || !env_.is_directory(join_path(directory_, name))) continue;
+    found.push_back(std::move(name));
   }
   return found;
 }
 
 std::vector<std::int64_t> Store::steps() const {
   std::vector<std::int64_t> found;
-  for (const std::string& name : names(is_complete_name)) found.push_back(*step_of_name(name));
+  for (const std::string& name : names(Presence::kComplete)) found.push_back(*step_of_name(name));
   std::sort(found.begin(), found.end());  // names with more digits come first
   return found;
 }
@@ -79,18 +106,23 @@ void Store::remove_tree(const std::string& path) {
   env_.remove_directory(path);
 }
 
+// A zombie may still add its file to one, or remove the same ones.
 void Store::remove_partial() {
-  for (const std::string& name : names(is_partial_name)) remove_tree(join_path(directory_, name));
+  constexpr int kAttempts = 3;
+  for (const std::string& name : names(Presence::kPartial)) {
+    const std::string path = join_path(directory_, name);
+    for (int attempt = 1; env_.exists(path); ++attempt) {
+      try {
+        remove_tree(path);
+      } catch (const Error&) {
+        if (attempt == kAttempts) throw;
+      }
+    }
+  }
 }
 
-// Directories made here are made durable by their parents' syncs. The parent of directory_ is synced even where that
-// existed: a start that was killed may have made it and no more.
 void Store::make_directory() {
-  if (durable_) return;
-  std::vector<std::string> parents = {directory_name(directory_)};
-  while (!env_.exists(parents.back())) parents.push_back(directory_name(parents.back()));
-  env_.make_directories(directory_);
-  for (auto parent = parents.rbegin(); parent != parents.rend(); ++parent) env_.sync_directory(*parent);
+  if (!durable_) env_.make_directories_durably(directory_);
   durable_ = true;
 }
 
@@ -117,16 +149,18 @@ void Store::check_is_there(const std::string& path, std::int64_t bytes) const {
               "all ranks must write into one directory, on a file system that their hosts share");
 }
 
-void Store::commit(std::int64_t step, const Manifest& manifest) {
+void Store::commit(std::int64_t step, const Manifest& manifest, const std::function<void()>& may_commit) {
   const std::string partial = partial_path_of(step);
   TRIREME_CHECK(!env_.exists(path_of(step)), "{} is complete already", path_of(step));
   for (const StoredFile& file : manifest.files) check_is_there(join_path(partial, file.name), file.bytes);
   env_.sync_directory(partial);
+  if (may_commit) may_commit();
   const std::unique_ptr<Writer> writer = env_.create_file(join_path(partial, kManifestFile));
   writer->write_text(to_text(manifest));
   writer->sync();
   writer->close();
   env_.sync_directory(partial);  // all names are in it before it gets its own
+  if (may_commit) may_commit();
   env_.rename(partial, path_of(step));
   env_.sync_directory(directory_);
 }
@@ -183,7 +217,7 @@ std::vector<std::int64_t> Store::retain(const Retention& retention) {
 void Store::remove_all() {
   remove_partial();
   remove_steps(steps());
-  for (const std::string& name : names(is_aside_name)) remove_tree(join_path(directory_, name));
+  for (const std::string& name : names(Presence::kAside)) remove_tree(join_path(directory_, name));
 }
 
 }  // namespace trireme::checkpoint

@@ -1,11 +1,15 @@
 #pragma once
 
 // The checkpoints of a run: a directory of them, one each `step-00000040`. One is complete or it does not exist: it is
-// written as `step-00000040.partial`, made durable, and renamed. The newest is found by listing.
+// written as `step-00000040.inc-000003.partial`, made durable, and renamed. The newest is found by listing. The number
+// is the incarnation of the run that writes it (checkpoint/lease.h), so that what an earlier start still writes never
+// meets this one's files.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/env.h"
@@ -21,6 +25,20 @@ struct Retention {
   friend bool operator==(const Retention&, const Retention&) = default;
 };
 
+// By name: kPartial, a save that is under way or was never completed, or a checkpoint that is being removed; kAside,
+// complete, of a run that went on from an earlier step.
+enum class Presence { kComplete, kPartial, kAside };
+// What a Store calls a directory: "step-00000040"; "step-00000040.inc-000003.partial", without the incarnation where
+// none is known; "step-00000040.aside", "step-00000040.aside.2".
+struct StoredName {
+  std::int64_t step = 0;
+  Presence presence = Presence::kComplete;
+  std::int64_t incarnation = 0;  // of a partial one; 0: not known
+  friend bool operator==(const StoredName&, const StoredName&) = default;
+};
+// None for names that no Store gives.
+std::optional<StoredName> parse_stored_name(std::string_view name);
+
 // The step that a directory's name stands for, whatever its number of digits; none if it is no complete checkpoint's
 // name. name_of_step writes at least eight digits; a Store takes no other names for its own.
 std::optional<std::int64_t> step_of_name(std::string_view name);
@@ -30,7 +48,8 @@ std::string shard_name(int index);  // "part-00003.safetensors"
 // Used by the one process that owns the run directory, on one thread at a time. Errors are Env's.
 class Store {
  public:
-  Store(Env& env, std::string directory);
+  // incarnation: of the run that writes; 0: none, as of a command that lists, imports or removes.
+  explicit Store(Env& env, std::string directory, std::int64_t incarnation = 0);
 
   const std::string& directory() const { return directory_; }
   // Steps of complete checkpoints, ascending. None where the directory does not exist.
@@ -38,14 +57,15 @@ class Store {
   std::string path_of(std::int64_t step) const;
   std::string partial_path_of(std::int64_t step) const;
 
-  // Removes what killed saves left.
+  // Removes what killed saves left, of all incarnations.
   void remove_partial();
   // An empty directory for the shards of this step; one that a failed save left is emptied. Its step must not be
   // complete (CHECK): set_aside_after() comes first. A file of its name: Error(kStorage).
   void begin(std::int64_t step);
   // The shards are durable: their directory, the manifest, the rename, the parent. When it returns the checkpoint
-  // cannot be lost. Where it throws, it is not complete under its name or the disk is failing.
-  void commit(std::int64_t step, const Manifest& manifest);
+  // cannot be lost. Where it throws, it is not complete under its name or the disk is failing. may_commit, where there
+  // is one, is called before the manifest is written and again right before the rename; what it throws ends the commit.
+  void commit(std::int64_t step, const Manifest& manifest, const std::function<void()>& may_commit = {});
   // Removes a save that failed. Never throws.
   void abandon(std::int64_t step);
 
@@ -53,21 +73,21 @@ class Store {
   // one will write those steps anew. Gives the new names. Nothing is deleted.
   std::vector<std::string> set_aside_after(std::int64_t step);
   // Removes older checkpoints; never the newest, never one that is not complete by name. Gives the steps removed. Each
-  // is first renamed to `.partial`, durably, so that a kill leaves no checkpoint without its files.
+  // is first renamed to its partial name, durably, so that a kill leaves no checkpoint without its files.
   std::vector<std::int64_t> retain(const Retention& retention);
   // Removes all complete and partial checkpoints and those set aside: a run begins anew. Nothing else.
   void remove_all();
 
  private:
   void check_is_there(const std::string& path, std::int64_t bytes) const;
-  // Of the directories in directory_, sorted.
-  std::vector<std::string> names(bool (*is_wanted)(const std::string&)) const;
-  void make_directory();                      // directory_, durable
-  void remove_tree(const std::string& path);  // one level
+  std::vector<std::string> names(Presence presence) const;  // of the directories in directory_, sorted
+  void make_directory();                                    // directory_, durable
+  void remove_tree(const std::string& path);                // one level
   void remove_steps(const std::vector<std::int64_t>& removed);
 
   Env& env_;
   std::string directory_;
+  std::int64_t incarnation_;
   bool durable_ = false;  // directory_, as far as this object knows
 };
 

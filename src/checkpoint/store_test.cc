@@ -59,6 +59,89 @@ TEST_F(StoreTest, NamesAreStepsOfEightDigitsOrMore) {
   EXPECT_EQ(store_.partial_path_of(40), "run/checkpoints/step-00000040.partial");
 }
 
+TEST_F(StoreTest, PartialNamesCarryTheIncarnation) {
+  const Store third(env_, kDirectory, 3), later(env_, kDirectory, 12345678);
+  EXPECT_EQ(third.partial_path_of(40), "run/checkpoints/step-00000040.inc-000003.partial");
+  EXPECT_EQ(later.partial_path_of(40), "run/checkpoints/step-00000040.inc-12345678.partial");
+  EXPECT_EQ(third.path_of(40), store_.path_of(40));
+  EXPECT_THROW(Store(env_, kDirectory, -1), InternalError);
+}
+
+TEST_F(StoreTest, EveryNameIsParsedOrNobodys) {
+  EXPECT_EQ(parse_stored_name("step-00000040"), (StoredName{40, Presence::kComplete, 0}));
+  EXPECT_EQ(parse_stored_name("step-123456789"), (StoredName{123456789, Presence::kComplete, 0}));
+  EXPECT_EQ(parse_stored_name("step-00000040.partial"), (StoredName{40, Presence::kPartial, 0}));
+  EXPECT_EQ(parse_stored_name("step-00000040.inc-000003.partial"), (StoredName{40, Presence::kPartial, 3}));
+  EXPECT_EQ(parse_stored_name("step-00000040.inc-12345678.partial"), (StoredName{40, Presence::kPartial, 12345678}));
+  EXPECT_EQ(parse_stored_name("step-00000040.aside"), (StoredName{40, Presence::kAside, 0}));
+  EXPECT_EQ(parse_stored_name("step-00000040.aside.12"), (StoredName{40, Presence::kAside, 0}));
+  for (const char* end : {".", ".part", ".inc-000003", ".inc-3.partial", ".inc-000000.partial", ".inc-.partial",
+                          ".inc-0000003.partial", ".inc-00000x.partial", ".inc-99999999999999999999.partial",
+                          ".inc--00003.partial", ".incarnation-000003.partial", "inc-000003.partial", ".partial.1",
+                          ".partial.partial", ".asides", ".aside.", ".aside.x", ".aside.2.partial", ".aside.-2"}) {
+    EXPECT_EQ(parse_stored_name(std::string("step-00000040") + end), std::nullopt) << end;
+  }
+  for (const char* name : {"", ".partial", "step-40", "step-40.partial", "step-0000000040", "x", "notes.partial"}) {
+    EXPECT_EQ(parse_stored_name(name), std::nullopt) << name;
+  }
+}
+
+TEST_F(StoreTest, StartsOfDifferentIncarnationsNeverMeet) {
+  Store zombie(env_, kDirectory, 2), newer(env_, kDirectory, 3);
+  zombie.begin(40);
+  env_.put_file(join_path(zombie.partial_path_of(40), shard_name(0)), "late");
+  newer.begin(40);
+  env_.put_file(join_path(newer.partial_path_of(40), shard_name(0)), "shard");
+  zombie.abandon(40);
+  EXPECT_EQ(all(), Names{"step-00000040.inc-000003.partial"});
+  EXPECT_EQ(env_.content(join_path(newer.partial_path_of(40), shard_name(0))), "shard");
+}
+
+// A zombie's shard gets its name while the new start removes the directory.
+TEST(Store, RemovesAPartialDirectoryThatStillGrows) {
+  class GrowingEnv : public FakeEnv {
+   public:
+    void remove_directory(const std::string& path) override {
+      if (grows-- > 0) create_file(join_path(path, shard_name(1)));
+      FakeEnv::remove_directory(path);
+    }
+    int grows = 1;
+  };
+  GrowingEnv env;
+  const std::string partial = join_path(kDirectory, "step-00000040.inc-000001.partial");
+  env.put_file(join_path(partial, shard_name(0)), "late");
+  Store store(env, kDirectory, 2);
+  store.remove_partial();
+  EXPECT_FALSE(env.exists(partial));
+  env.put_file(join_path(partial, shard_name(0)), "late");
+  env.grows = 1000;
+  EXPECT_THROW(store.remove_partial(), Error);
+}
+
+TEST_F(StoreTest, ACommitThatMayNotBeLeavesNoCheckpoint) {
+  for (const int refused : {1, 2}) {
+    Store store(env_, kDirectory, 2);
+    store.begin(40);
+    const std::string manifest = join_path(store.partial_path_of(40), kManifestFile);
+    int asked = 0;
+    const auto may_commit = [&] {
+      EXPECT_EQ(env_.exists(manifest), asked == 1);
+      if (++asked == refused) throw Error(ExitCode::kRankLost, "checkpoint", "write", "a newer start has it");
+    };
+    EXPECT_THROW(store.commit(40, Manifest{}, may_commit), Error);
+    EXPECT_EQ(asked, refused);
+    EXPECT_TRUE(store.steps().empty());
+    store.abandon(40);
+    EXPECT_TRUE(all().empty());
+  }
+  Store store(env_, kDirectory, 3);
+  store.begin(40);
+  int asked = 0;
+  store.commit(40, Manifest{}, [&] { ++asked; });
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(all(), Names{"step-00000040"});
+}
+
 TEST_F(StoreTest, StepsAreThoseCompleteByName) {
   EXPECT_TRUE(store_.steps().empty());
   EXPECT_NO_THROW(store_.remove_partial());
@@ -150,6 +233,9 @@ TEST_F(StoreTest, WhatKilledSavesLeftIsRemoved) {
   store_.begin(40);
   env_.create_file(join_path(store_.partial_path_of(40), shard_name(0)));
   store_.begin(60);
+  for (const char* left : {"step-00000060.inc-000001.partial/f", "step-00000060.inc-000009.partial/f"}) {
+    env_.put_file(join_path(kDirectory, left), "");  // of earlier starts, and of one whose number is not known
+  }
   for (const char* name : {"step-00000080.partial", "step-80.partial/f", "notes.partial/f"}) {
     env_.put_file(join_path(kDirectory, name), "not a save's");
   }

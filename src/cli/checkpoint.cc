@@ -16,15 +16,6 @@ std::string chosen_checkpoint(Env& env, const std::string& path) {
   return newest;
 }
 
-Json to_json(const checkpoint::Progress& progress) {
-  return Json::object({{"step", progress.step},
-                       {"samples", progress.samples},
-                       {"tokens", progress.tokens},
-                       {"incarnation", progress.incarnation},
-                       {"failures", progress.failures},
-                       {"elapsed_s", progress.elapsed_s}});
-}
-
 void ProgressLine::update(Bytes done, Bytes total) {
   constexpr double kEvery = 0.2;  // seconds
   if (!shown_) return;

@@ -27,8 +27,6 @@ inline constexpr const char* kCheckpointHelp =
 // which one was taken. Error: there is none.
 std::string chosen_checkpoint(Env& env, const std::string& path);
 
-Json to_json(const checkpoint::Progress& progress);
-
 // A line on a terminal that says how far a command has come, a few times a second; nothing elsewhere.
 class ProgressLine {
  public:

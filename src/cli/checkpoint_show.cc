@@ -138,7 +138,7 @@ Json to_json(const std::string& path, const Manifest& m) {
                                    {"bytes", sum.bytes}}));
   }
   return Json::object({{"path", path},
-                       {"progress", cli::to_json(m.progress)},
+                       {"progress", checkpoint::to_json(m.progress)},
                        {"saved_at", m.saved_at},
                        {"reason", m.reason},
                        {"program", m.program},

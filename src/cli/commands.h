@@ -9,6 +9,8 @@ namespace trireme::cli {
 
 void declare_plan(Command& root, Env& env);
 void declare_train(Command& root, Env& env);
+void declare_worker(Command& root, Env& env);
+void declare_drill(Command& root, Env& env);
 void declare_verify(Command& root, Env& env);
 void declare_model(Command& root, Env& env);
 void declare_data(Command& root, Env& env);

@@ -12,6 +12,8 @@ int main(int argc, char** argv) {
     Env& env = posix_env();
     cli::declare_plan(root, env);
     cli::declare_train(root, env);
+    cli::declare_worker(root, env);
+    cli::declare_drill(root, env);
     cli::declare_verify(root, env);
     cli::declare_model(root, env);
     cli::declare_data(root, env);

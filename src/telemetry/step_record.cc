@@ -29,6 +29,8 @@ Json to_json(const StepRecord& r) {
                             {"grad_norm_hex", format_hex(r.grad_norm)},
                             {"clip_factor", r.clip_factor},
                             {"lr", r.learning_rate},
+                            {"first_sample", r.first_sample},
+                            {"samples", r.samples},
                             {"tokens", r.tokens},
                             {"tokens_per_s", r.tokens_per_s},
                             {"mfu", r.mfu},
@@ -36,6 +38,7 @@ Json to_json(const StepRecord& r) {
                             {"resident_bytes", r.resident_bytes},
                             {"incarnation", r.incarnation}});
   if (r.save_stall_s) line["save_stall_s"] = *r.save_stall_s;
+  if (r.goodput) line["goodput"] = *r.goodput;
   if (!r.communication.empty()) {
     Json axes = Json::object();
     for (const AxisCommunication& axis : r.communication) {
@@ -84,8 +87,14 @@ Result<StepRecord> step_record_from_json(const Json& line) {
       r.communication.push_back({axis, *under_way, *exposed});
     }
   }
-  if (const Json* value = line.find("save_stall_s"); value != nullptr && value->is_number()) {
-    r.save_stall_s = value->as_number();
+  for (auto [key, field] :
+       {std::pair<const char*, std::optional<double>*>{"save_stall_s", &r.save_stall_s}, {"goodput", &r.goodput}}) {
+    if (const Json* value = line.find(key); value != nullptr && value->is_number()) *field = value->as_number();
+  }
+  // Lines of programs that did not say them.
+  for (auto [key, field] :
+       {std::pair<const char*, std::int64_t*>{"first_sample", &r.first_sample}, {"samples", &r.samples}}) {
+    if (const Json* value = line.find(key); value != nullptr && value->is_number()) *field = value->as_integer();
   }
   if (const Json* value = line.find("validation_loss_hex"); value != nullptr && value->is_string()) {
     r.validation_loss = std::strtod(value->as_string().c_str(), nullptr);
@@ -93,11 +102,11 @@ Result<StepRecord> step_record_from_json(const Json& line) {
   return r;
 }
 
-std::int64_t rewind_metrics(Env& env, const std::string& path, std::int64_t step) {
-  if (!env.exists(path)) return 0;
-  const std::string text = env.read_file(path);
-  std::string kept;
-  std::int64_t incarnation = 0;
+namespace {
+
+// What the whole lines of `text` say, and those of steps up to `step` themselves.
+EarlierMetrics scan(const std::string& text, const std::string& path, std::int64_t step, std::string& kept) {
+  EarlierMetrics earlier;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // cut off
@@ -105,12 +114,31 @@ std::int64_t rewind_metrics(Env& env, const std::string& path, std::int64_t step
     const Result<Json> parsed = parse_json(line, path);
     const Result<StepRecord> record = parsed ? step_record_from_json(*parsed) : parsed.failure();
     if (!record) break;  // what follows a torn write is not to be trusted
-    incarnation = std::max(incarnation, record->incarnation);
-    if (record->step <= step) kept += line;
+    earlier.incarnation = std::max(earlier.incarnation, record->incarnation);
+    if (record->step <= step) {
+      kept += line;
+      earlier.step_s += record->step_s;
+    }
     begin = end + 1;
   }
+  return earlier;
+}
+
+}  // namespace
+
+EarlierMetrics rewind_metrics(Env& env, const std::string& path, std::int64_t step) {
+  if (!env.exists(path)) return {};
+  const std::string text = env.read_file(path);
+  std::string kept;
+  const EarlierMetrics earlier = scan(text, path, step, kept);
   if (kept != text) env.write_file_atomically(path, kept);
-  return incarnation;
+  return earlier;
+}
+
+std::int64_t last_incarnation(Env& env, const std::string& path) {
+  if (!env.exists(path)) return 0;
+  std::string kept;
+  return scan(env.read_file(path), path, 0, kept).incarnation;
 }
 
 MetricsWriter::MetricsWriter(Env& env, const std::string& path) : file_(env.append_file(path)) {}

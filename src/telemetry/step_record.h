@@ -27,7 +27,9 @@ struct StepRecord {
   double grad_norm = 0.0;  // before clipping
   double clip_factor = 1.0;
   double learning_rate = 0.0;
-  std::int64_t tokens = 0;  // of all steps so far
+  std::int64_t first_sample = 0;  // the first of the run's samples that the step used, as the leader took it
+  std::int64_t samples = 0;       // that the step used, one after the other
+  std::int64_t tokens = 0;        // of all steps so far
   double tokens_per_s = 0.0;
   double mfu = 0.0;  // model flops / (seconds * measured GEMM rate)
   double step_s = 0.0;
@@ -36,15 +38,25 @@ struct StepRecord {
   std::optional<double> validation_loss = std::nullopt;
   std::int64_t incarnation = 1;                       // which start of the run it is of
   std::optional<double> save_stall_s = std::nullopt;  // a checkpoint of this step was begun: how long training waited
+  // Of the time since the run began, the share of the steps that it kept.
+  std::optional<double> goodput = std::nullopt;
 };
 
 // Losses and norms twice: as decimals for people, as hex floats for comparisons.
 Json to_json(const StepRecord& record);
 Result<StepRecord> step_record_from_json(const Json& line);
 
+// What the metrics of earlier starts have told.
+struct EarlierMetrics {
+  std::int64_t incarnation = 0;  // the highest that any line had; 0: there were none
+  double step_s = 0.0;           // sum over the lines that stay
+};
 // A run that goes on from step `step`: drops the lines of later ones, and one that was cut off, so that no step is
-// there twice. Gives the highest incarnation that any line had; 0: there were none. No file: none is made.
-std::int64_t rewind_metrics(Env& env, const std::string& path, std::int64_t step);
+// there twice. No file: none is made.
+EarlierMetrics rewind_metrics(Env& env, const std::string& path, std::int64_t step);
+
+// The highest incarnation of the file's lines; 0: none. Changes nothing.
+std::int64_t last_incarnation(Env& env, const std::string& path);
 
 // Appends lines; each is handed to the system whole, so a killed run leaves whole lines.
 class MetricsWriter {

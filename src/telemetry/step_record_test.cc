@@ -16,6 +16,8 @@ StepRecord example() {
           .grad_norm = 0.1,
           .clip_factor = 1.0,
           .learning_rate = 3e-4,
+          .first_sample = 36,
+          .samples = 6,
           .tokens = 7168,
           .tokens_per_s = 1234.5,
           .mfu = 0.25,
@@ -30,12 +32,14 @@ TEST(StepRecord, KeepsEveryBitOfLossAndNorm) {
   EXPECT_EQ(back.grad_norm, example().grad_norm);
   EXPECT_EQ(back.validation_loss, example().validation_loss);
   EXPECT_EQ(back.step, 7);
+  EXPECT_EQ(back.first_sample, 36);
+  EXPECT_EQ(back.samples, 6);
 }
 
 TEST(StepRecord, HasTheNamesThatScriptsRelyOn) {
   const Json line = to_json(example());
-  for (const char* key : {"step", "loss", "loss_hex", "grad_norm", "grad_norm_hex", "lr", "tokens", "tokens_per_s",
-                          "mfu", "validation_loss"}) {
+  for (const char* key : {"step", "loss", "loss_hex", "grad_norm", "grad_norm_hex", "lr", "first_sample", "samples",
+                          "tokens", "tokens_per_s", "mfu", "validation_loss"}) {
     EXPECT_NE(line.find(key), nullptr) << key;
   }
 }

@@ -73,8 +73,12 @@ class Session:
 
     def kill(self, alone: bool) -> bool:
         """Whether it came before the end. alone: the run is one process."""
-        if alone:
+        if alone:  # its workers end with it
             self.child.kill()
+            killed = time.monotonic()
+            while len(self.members()) > 0:
+                assert time.monotonic() - killed < 2, ("workers outlive their supervisor", self.members())
+                time.sleep(0.002)
         else:
             while members := self.members():
                 for process in members:

@@ -126,7 +126,7 @@ class Simulation {
       : key_{seed, stream_of("store simulation", "")}, seed_(seed), env_(std::move(forgotten)) {
     env_.put_file("run/run.toml", "");
     env_.limit_bytes(kRoom);
-    store_.emplace(env_, kDirectory);
+    store_.emplace(env_, kDirectory, 1);
   }
 
   // To the crash and past it. What was violated; empty: nothing.
@@ -327,7 +327,7 @@ class Simulation {
   }
 
   void verify() {
-    store_.emplace(env_, kDirectory);
+    store_.emplace(env_, kDirectory, 2);
     std::set<std::pair<std::int64_t, std::int64_t>> found;
     std::map<std::int64_t, std::int64_t> complete;
     for (const std::int64_t step : store_->steps()) {

@@ -35,9 +35,12 @@ class Hosts:
         except BaseException:
             self.close()
             raise
-        # What mpirun starts its daemons with: a shell on another host, under that host's name.
+        # What mpirun starts its daemons with: a shell on another host, under that host's name. A host whose link is
+        # down keeps it waiting.
         self.shell = folder / "host_shell.sh"
         self.shell.write_text("#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\n"
+                              "while [ \"$(ip netns exec \"$host\" cat /sys/class/net/eth0/carrier)\" != 1 ]; do "
+                              "sleep 0.2; done\n"
                               "exec ip netns exec \"$host\" unshare --uts /bin/sh -c \"hostname $host; $*\"\n")
         self.shell.chmod(self.shell.stat().st_mode | stat.S_IXUSR)
 
@@ -69,6 +72,10 @@ class Hosts:
                 "--map-by", "slot", "--mca", "plm_rsh_agent", str(self.shell),
                 "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl", "self,vader,tcp",
                 "--mca", "btl_tcp_if_include", "eth0", "--mca", "pml", "ob1"]
+
+    def set_link(self, host: int, state: str) -> None:
+        """`up` or `down`: the host's port at the switch. What is on its way is lost without a word to anybody."""
+        ip("-n", self.switch, "link", "set", f"p{host}", state)
 
     def sent_bytes(self, host: int) -> int:
         """What has left a host through its link so far."""

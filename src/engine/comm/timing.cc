@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_clock.h"
 #include "engine/comm/decorator.h"
 
 namespace trireme::comm {
@@ -75,6 +76,7 @@ class Exposure {
   ~Exposure() {
     const Clock::time_point end = Clock::now();
     times_.add_exposed(axis_, end - begin_);
+    times_.add_busy_waiting({thread_cpu_time().count - begin_cpu_.count});
     traced_.add_blocked(begin_, end);
   }
   Exposure(const Exposure&) = delete;
@@ -86,6 +88,7 @@ class Exposure {
   const std::string& axis_;
   const Traced& traced_;
   const Clock::time_point begin_ = Clock::now();
+  const Seconds begin_cpu_ = thread_cpu_time();
 };
 
 class TimedRequest : public Request {
@@ -199,6 +202,16 @@ void CommunicationTimes::forget(const std::string& axis, Clock::time_point poste
 }
 
 void CommunicationTimes::add_exposed(const std::string& axis, Clock::duration time) { axes_[axis].exposed += time; }
+
+void CommunicationTimes::add_busy_waiting(Seconds time) { busy_waiting_.count += time.count; }
+
+Seconds CommunicationTimes::take_busy_waiting() { return std::exchange(busy_waiting_, {}); }
+
+Seconds CommunicationTimes::exposed() const {
+  Clock::duration sum{};
+  for (const auto& [name, axis] : axes_) sum += axis.exposed;
+  return seconds_of(sum);
+}
 
 std::map<std::string, AxisTimes> CommunicationTimes::take() {
   std::map<std::string, AxisTimes> result;

@@ -37,12 +37,18 @@ class CommunicationTimes {
   // By axis, of all axes seen so far; starts anew. An operation that has not ended, or not been looked at, counts whole
   // in the next.
   std::map<std::string, AxisTimes> take();
+  // Blocked inside calls since then, on all axes.
+  Seconds exposed() const;
+
+  // What the rank's thread has computed while it was blocked, since the last time that it was asked: polling.
+  Seconds take_busy_waiting();
 
   // --- For communicators.
   void begin(const std::string& axis, Clock::time_point posted);
   void end(const std::string& axis, Clock::time_point posted, Clock::time_point completed);
   void forget(const std::string& axis, Clock::time_point posted);  // it failed
   void add_exposed(const std::string& axis, Clock::duration time);
+  void add_busy_waiting(Seconds time);
 
  private:
   struct Interval {
@@ -60,6 +66,7 @@ class CommunicationTimes {
     void settle(Clock::time_point before);
   };
   std::map<std::string, Axis> axes_;
+  Seconds busy_waiting_;
 };
 
 // `times` and `timeline` outlive the communicator and its requests. A timeline that is there and switched on gets a

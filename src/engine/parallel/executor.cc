@@ -86,6 +86,7 @@ void Executor::logits(std::span<const std::int32_t> inputs, const TakeLogits& ta
 
 void Executor::run_program(const plan::RankProgram& program) {
   for (const Instruction& instruction : program.instructions) {
+    if (before) before(instruction);
     if (tracer_ && tracer_->on()) {
       tracer_->run(instruction, [&] { execute(instruction); });
     } else {

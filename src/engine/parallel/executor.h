@@ -55,9 +55,11 @@ class Executor {
   using TakeLogits = std::function<void(std::int64_t first_row, std::int64_t columns, const std::vector<double>&)>;
   void logits(std::span<const std::int32_t> inputs, const TakeLogits& take);
 
-  // Called after each instruction: tests.
+  // Called before each instruction: where the rank is.
+  std::function<void(const plan::Instruction&)> before;
+  // Called after each instruction: tests, planned faults.
   std::function<void(const plan::Instruction&)> observer;
-  // Called with what each unit's pass is given, before it is given: where tests plant faults.
+  // Called with what each unit's pass is given, before it is given: where faults are planted.
   std::function<void(nn::UnitContext&, double& loss_scale)> fault;
 
  private:

@@ -91,7 +91,7 @@ void save(FakeEnv& env, const plan::RandomLayout& r, std::int64_t step, plan::Ch
     saver.begin(lone.state(), join_path(store.partial_path_of(step), checkpoint::shard_name(rank)));
     while (!saver.outcome()) env.sleep(Seconds{0.001});
     ASSERT_EQ(saver.outcome()->error, "");
-    slices.push_back(slices_of_rank(lone.plan().table, r.layout, rank));
+    slices.push_back(checkpoint::slices_of_rank(lone.plan().table, r.layout, rank));
     records.push_back(checkpoint::shard_record_from_text(saver.outcome()->record));
   }
   checkpoint::add_shards(manifest, slices, records);

@@ -101,12 +101,12 @@ TEST_F(FullDisk, WhileAShardIsWrittenEndsTheRunWithTheOlderCheckpointWhole) {
   run_to_step_2();
   const SmallRun::Outcome outcome = run_.run(kTwoReplicas, filled_after(3, 2000));
   EXPECT_EQ(outcome.code, ExitCode::kStorage) << outcome.error;
-  EXPECT_THAT(
-      outcome.error,
-      AllOf(HasSubstr("checkpoint: save step 4: files: reserve room for " + checkpoint_path(4) + ".partial/part-"),
-            HasSubstr("No space left on device"),
-            HasSubstr("free space or mend the disk, then start the same run again: it goes on from its last "
-                      "checkpoint")));
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("checkpoint: save step 4: files: reserve room for " + checkpoint_path(4) +
+                              ".inc-000002.partial/part-"),
+                    HasSubstr("No space left on device"),
+                    HasSubstr("free space or mend the disk, then start the same run again: it goes on from its last "
+                              "checkpoint")));
   EXPECT_EQ(env_->list_directory(checkpoints_of("out")), std::vector<std::string>{"step-00000002"});
   EXPECT_THAT(checkpoint::damages_of(*env_, checkpoint_path(2)), IsEmpty());
   expect_to_go_on_from(2);
@@ -117,9 +117,9 @@ TEST_F(FullDisk, WhileTheManifestIsWrittenEndsTheRunWithTheOlderCheckpointWhole)
   const std::int64_t shards = checkpoint::Reader::open_manifest(*env_, checkpoint_path(2)).or_throw().bytes();
   const SmallRun::Outcome outcome = run_.run(kTwoReplicas, filled_after(3, shards + 500));
   EXPECT_EQ(outcome.code, ExitCode::kStorage) << outcome.error;
-  EXPECT_THAT(outcome.error,
-              AllOf(HasSubstr("save step 4: files: write " + checkpoint_path(4) + ".partial/manifest.json: "),
-                    HasSubstr("No space left on device")));
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("save step 4: files: write " + checkpoint_path(4) +
+                                             ".inc-000002.partial/manifest.json: "),
+                                   HasSubstr("No space left on device")));
   EXPECT_EQ(env_->list_directory(checkpoints_of("out")), std::vector<std::string>{"step-00000002"});
   EXPECT_THAT(checkpoint::damages_of(*env_, checkpoint_path(2)), IsEmpty());
   expect_to_go_on_from(2);

@@ -3,25 +3,8 @@
 #include "engine/train/state_view.h"
 
 namespace trireme::train {
-namespace {
 
 using plan::LocalBox;
-
-std::vector<checkpoint::ShardSlice> slices_of(const model::ParameterTable& table, const std::vector<LocalBox>& tiles) {
-  std::vector<checkpoint::ShardSlice> slices;
-  for (plan::StateKind kind : plan::kStateKinds) {
-    const int first = static_cast<int>(kind) * static_cast<int>(table.parameters.size());
-    for (const LocalBox& tile : tiles) slices.push_back({.tensor = first + tile.parameter, .box = tile.box});
-  }
-  return slices;
-}
-
-}  // namespace
-
-std::vector<checkpoint::ShardSlice> slices_of_rank(const model::ParameterTable& table, const plan::Layout& layout,
-                                                   int rank) {
-  return slices_of(table, plan::written_tiles(table, layout, rank));
-}
 
 RankSaver::RankSaver(Env& env, kernels::Device& device, const parallel::RunPlan& plan)
     : env_(env),
@@ -29,7 +12,7 @@ RankSaver::RankSaver(Env& env, kernels::Device& device, const parallel::RunPlan&
       plan_(plan),
       tensors_(checkpoint::states_of(plan.table)),
       tiles_(plan::written_tiles(plan.table, plan.layout, plan.rank)),
-      slices_(slices_of(plan.table, tiles_)) {}
+      slices_(checkpoint::slices_of_rank(plan.table, plan.layout, plan.rank)) {}
 
 RankSaver::~RankSaver() {
   if (thread_.joinable()) thread_.join();
@@ -47,9 +30,10 @@ void RankSaver::copy_tile(parallel::RankState& state, std::size_t slice, std::sp
                             rows, tile.stride);
 }
 
-void RankSaver::begin(parallel::RankState& state, const std::string& path) {
+void RankSaver::begin(parallel::RankState& state, const std::string& path, std::function<void()> written) {
   TRIREME_CHECK(!thread_.joinable() || outcome().has_value(), "a save is in flight");
   if (thread_.joinable()) thread_.join();
+  written_ = std::move(written);
   {
     const std::lock_guard lock(mutex_);
     outcome_.reset();
@@ -87,6 +71,7 @@ void RankSaver::write(const std::string& path, const checkpoint::SliceBytes& byt
   Outcome outcome;
   try {
     outcome.record = checkpoint::to_text(checkpoint::write_shard(env_, path, tensors_, slices_, bytes_of));
+    if (written_) written_();
   } catch (const std::exception& error) {
     outcome.error = error.what();
   }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -17,18 +18,15 @@
 
 namespace trireme::train {
 
-// What a rank writes, as the manifest counts tensors. The same on every rank that asks.
-std::vector<checkpoint::ShardSlice> slices_of_rank(const model::ParameterTable& table, const plan::Layout& layout,
-                                                   int rank);
-
 class RankSaver {
  public:
   // References outlive it. The destructor waits for the thread.
   RankSaver(Env& env, kernels::Device& device, const parallel::RunPlan& plan);
   ~RankSaver();
 
-  // Writes the shard `path`. By the rank's own thread, with nothing in flight (CHECK).
-  void begin(parallel::RankState& state, const std::string& path);
+  // Writes the shard `path`. By the rank's own thread, with nothing in flight (CHECK). written (may be null): called on
+  // the writing thread once the shard is there, before the outcome is.
+  void begin(parallel::RankState& state, const std::string& path, std::function<void()> written = nullptr);
 
   struct Outcome {
     std::string record;  // checkpoint::ShardRecord as text; "" where it failed
@@ -47,6 +45,7 @@ class RankSaver {
   std::vector<checkpoint::StoredState> tensors_;
   std::vector<plan::LocalBox> tiles_;
   std::vector<checkpoint::ShardSlice> slices_;  // tiles_ of each state
+  std::function<void()> written_;
   std::thread thread_;
   mutable std::mutex mutex_;
   std::optional<Outcome> outcome_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/thread_clock.h"
 #include "engine/train/run_trace.h"
 #include "engine/train/weights.h"
 
@@ -49,6 +50,10 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
   parallel::RunPlan plan = rank == 0 ? run.plan
                                      : parallel::make_run_plan(run.plan.table.config, run.config.layout,
                                                                run.config.batch, run.plan.inputs, rank);
+  const std::int64_t ranks_here = host_of.empty()
+                                      ? run.config.layout.world()
+                                      : std::ranges::count(host_of, host_of[static_cast<std::size_t>(rank)]);
+  shares_cores_ = ranks_here * plan.inputs.threads > env.core_count();
   plan.inputs.host_of = std::move(host_of);
   if (hooks.plan) hooks.plan(plan);
   if (hooks.sample) {
@@ -79,12 +84,15 @@ void RankTrainer::initialise() {
 }
 
 parallel::StepResult RankTrainer::step(std::int64_t step) {
+  const Seconds begun = now(), begun_cpu = thread_cpu_time();
   const StepSpans spans(rank_->communication().timeline.get());
   const plan::Batch& batch = run_.config.batch;
   for (std::int64_t m = 0; m < plan::micro_batches(run_.config.layout, batch); ++m) {
     const std::int64_t first =
         start_.samples + parallel::first_sample(run_.config.layout, batch, step - start_.step, dp_index_, m);
-    fill(tokens_, sample_hook_ ? sample_hook_(first) : first);
+    const std::int64_t taken = sample_hook_ ? sample_hook_(first) : first;
+    if (m == 0) last_first_sample_ = taken;
+    fill(tokens_, taken);
     std::vector<std::uint64_t> samples;
     for (std::int64_t s = 0; s < batch.micro_batch; ++s) samples.push_back(static_cast<std::uint64_t>(first + s));
     rank_->executor().load_micro_batch(static_cast<int>(m), inputs_, targets_, samples);
@@ -93,12 +101,18 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
   parallel::CommunicationRecords& communication = rank_->communication();
   communication.traffic.reset();
   communication.times.take();
+  communication.times.take_busy_waiting();
   const parallel::StepResult result =
       rank_->executor().step({.step = step,
                               .learning_rate = optim::learning_rate_at(run_.config.learning_rate, step - 1),
                               .optimizer = run_.config.optimizer});
   last_traffic_ = communication.traffic.counts();
   last_times_ = communication.times.take();
+  last_step_times_.all = last_step_times_.own = {now().count - begun.count};
+  for (const auto& [axis, times] : last_times_) last_step_times_.own.count -= times.exposed.count;
+  const Seconds computed{thread_cpu_time().count - begun_cpu.count - communication.times.take_busy_waiting().count};
+  if (shares_cores_) last_step_times_.own = computed;
+  last_step_times_.own.count = std::max(0.0, last_step_times_.own.count);
   return result;
 }
 

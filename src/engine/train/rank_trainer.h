@@ -28,9 +28,19 @@ class RankTrainer {
   // Step `step` (from 1, or from the one after the start) on this rank's samples. The rank's timeline, where it has
   // one, is off at the end.
   parallel::StepResult step(std::int64_t step);
+  // Of the run's samples the first that this rank used in its last step.
+  std::int64_t last_first_sample() const { return last_first_sample_; }
   // What the rank sent in its last step, and how long that took, by axis.
   const std::vector<comm::TrafficCount>& last_traffic() const { return last_traffic_; }
   const std::map<std::string, comm::AxisTimes>& last_times() const { return last_times_; }
+  // How long its last step took, and how long of that was its own work: not blocked in communication. Where the ranks
+  // of a host have more threads than it has cores, own is what its thread has computed instead: that another rank had
+  // its core says nothing of this one.
+  struct StepTimes {
+    Seconds all, own;
+  };
+  bool shares_cores() const { return shares_cores_; }
+  StepTimes last_step_times() const { return last_step_times_; }
   // Losses of validation micro-batch `round`: every replica takes the same, so all ranks have the same sum.
   struct Validation {
     ExactSum losses;
@@ -49,10 +59,13 @@ class RankTrainer {
   const data::Sampler* validation_;
   std::unique_ptr<parallel::Rank> rank_;
   int dp_index_;
+  bool shares_cores_ = false;
   std::function<std::int64_t(std::int64_t)> sample_hook_;  // tests
   std::vector<std::int32_t> inputs_, targets_;
+  std::int64_t last_first_sample_ = 0;
   std::vector<comm::TrafficCount> last_traffic_;
   std::map<std::string, comm::AxisTimes> last_times_;
+  StepTimes last_step_times_;
 };
 
 }  // namespace trireme::train

@@ -113,13 +113,13 @@ void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& rank
   }
   const Bytes available = env.available_memory();
   if (needed <= available) return;
-  throw Error(Failure{
-      .option = "memory",
-      .value = format_bytes(needed),
-      .rule = fmt::format("the run needs that at its peak, and the host has {} left", format_bytes(available)),
-      .nearest = "a smaller train.micro_batch, --layout.recompute full, --checkpoint.async false, or a smaller "
+  throw Error(
+      Failure{.option = "memory",
+              .value = format_bytes(needed),
+              .rule = fmt::format("the run needs that at its peak, and the host has {} left", format_bytes(available)),
+              .nearest = "a smaller train.micro_batch, --layout.recompute full, --checkpoint.async false, or a smaller "
                          "model",
-      .code = ExitCode::kDoesNotFit});
+              .code = ExitCode::kDoesNotFit});
 }
 
 }  // namespace trireme::train

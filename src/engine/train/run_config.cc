@@ -94,6 +94,18 @@ Status check_saves(const RunConfig& config) {
   return ok_status();
 }
 
+Status check_supervision(const SuperviseConfig& supervise) {
+  if (!supervise.hosts.empty() && (supervise.launcher == Launcher::kThreads || supervise.launcher == Launcher::kNone)) {
+    return wrong("supervise.hosts", supervise.hosts,
+                 fmt::format("supervise.launcher = {} has this host alone", launcher_name(supervise.launcher)),
+                 "mpirun, srun, auto");
+  }
+  if (supervise.rehearsal && supervise.hosts.empty()) {
+    return wrong("supervise.rehearsal", "true", "is of named hosts", "supervise.hosts = \"a:2,b:2\"");
+  }
+  return ok_status();
+}
+
 // Rules between keys; single keys were checked as they were set.
 Status check_together(RunConfig& config, bool reduce_given) {
   if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
@@ -126,6 +138,7 @@ Status check_together(RunConfig& config, bool reduce_given) {
                  fmt::format("{}", std::max<std::int64_t>(0, config.steps - config.learning_rate.decay_steps)));
   }
   if (Status status = check_saves(config); !status) return status;
+  if (Status status = check_supervision(config.supervise); !status) return status;
   return check_trace(config);
 }
 

@@ -21,6 +21,33 @@
 
 namespace trireme::train {
 
+// What starts the ranks.
+enum class Launcher { kAuto, kThreads, kMpirun, kSrun, kNone };
+Result<Launcher> parse_launcher(std::string_view text);
+std::string_view launcher_name(Launcher launcher);
+enum class Stragglers { kReport, kEvict };
+Result<Stragglers> parse_stragglers(std::string_view text);
+std::string_view stragglers_name(Stragglers stragglers);
+
+// What a supervisor of the run goes by.
+struct SuperviseConfig {
+  Launcher launcher = Launcher::kAuto;
+  std::string hosts;       // "": this one
+  bool rehearsal = false;  // hosts are names only
+  std::string mpirun = "mpirun";
+  std::string srun = "srun";
+  std::string address;
+  std::int64_t retries = 3;
+  Seconds backoff{1};
+  Seconds grace{30};
+  double hang_factor = 3;
+  Seconds hang_floor{2};
+  Stragglers stragglers = Stragglers::kReport;
+  double straggler_margin = 1.2;
+  std::int64_t host_failures = 2;
+  Seconds cooldown{600};
+};
+
 struct RunConfig {
   // [model]
   std::string model_config;   // config.json or a directory that holds one
@@ -54,6 +81,8 @@ struct RunConfig {
   std::string cluster;
   std::string resume;
   std::vector<std::string> accept;
+  // [supervise]
+  SuperviseConfig supervise;
   // [out]
   std::string out = "runs/default";
   bool overwrite = false;

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "checkpoint/find.h"
+#include "checkpoint/reader.h"
 #include "checkpoint/store.h"
+#include "telemetry/step_record.h"
 
 namespace trireme::train {
 namespace {
@@ -109,12 +111,37 @@ RunStart find_start(Env& env, const RunConfig& config) {
   return start;
 }
 
-std::unique_ptr<FileLock> claim_directory(Env& env, const RunConfig& config, RunStart& start) {
-  env.make_directories(config.out);
-  std::unique_ptr<FileLock> lock = env.try_lock(join_path(config.out, ".lock"));
-  if (lock == nullptr) throw refused("out.directory", config.out, "another run is writing there", "another --out");
+// The incarnation begins before what is there is looked at: from then on no earlier start adds to it.
+std::int64_t incarnation_seen(Env& env, const std::string& out) {
+  std::int64_t seen = 0;
+  const checkpoint::Store store(env, checkpoints_of(out));
+  for (const std::int64_t step : store.steps()) {
+    const Result<checkpoint::Manifest> manifest = checkpoint::Reader::open_manifest(env, store.path_of(step));
+    if (manifest) seen = std::max(seen, manifest->progress.incarnation);
+  }
+  return std::max(seen, telemetry::last_incarnation(env, metrics_of(out)));
+}
+
+DirectoryClaim::DirectoryClaim(Env& env, const RunConfig& config, std::optional<std::int64_t> supervised,
+                               RunStart& start)
+    : env_(env),
+      out_(config.out),
+      lease_(supervised ? nullptr : checkpoint::Lease::claim(env, config.out)),
+      incarnation_(supervised ? *supervised : lease_->begin_incarnation()),
+      kept_(env.now()) {
+  if (supervised) checkpoint::check_incarnation(env, config.out, incarnation_);
   start = find_start(env, config);  // what came in between
-  return lock;
+}
+
+std::int64_t DirectoryClaim::incarnation_above(std::int64_t least) {
+  if (lease_ != nullptr && incarnation_ <= least) incarnation_ = lease_->begin_incarnation(least);
+  return incarnation_;
+}
+
+void DirectoryClaim::keep() {
+  if (env_.now().count - kept_.count < checkpoint::kRenewEvery_s) return;
+  lease_ != nullptr ? lease_->renew() : checkpoint::check_incarnation(env_, out_, incarnation_);
+  kept_ = env_.now();
 }
 
 void check_shared(Env& env, const std::string& out, const std::vector<std::string>& hosts, Control& control) {

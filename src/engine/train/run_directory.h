@@ -4,11 +4,14 @@
 // from a checkpoint. Nothing is overwritten unless asked, and nothing starts from random weights because a checkpoint
 // is missing.
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/env.h"
+#include "checkpoint/lease.h"
 #include "engine/train/control.h"
 #include "engine/train/run_config.h"
 
@@ -29,9 +32,31 @@ struct RunStart {
 // checkpoints and none is asked for.
 RunStart find_start(Env& env, const RunConfig& config);
 
-// Claims the directory: refuses while another run has it, and looks again at what is there: `start` is brought up to
-// date. Nothing in it is touched.
-std::unique_ptr<FileLock> claim_directory(Env& env, const RunConfig& config, RunStart& start);
+// The highest incarnation that the directory's newest readable checkpoint or its metrics tell of; 0: none.
+std::int64_t incarnation_seen(Env& env, const std::string& out);
+
+// The leader's right to write into the directory, as an incarnation of the run: it holds the lease, or the supervisor
+// of the run does.
+class DirectoryClaim {
+ public:
+  // supervised: the incarnation that a supervisor began. Refused (Error) while another run has the directory; kRankLost
+  // where the supervisor has begun another. Looks again at what is there: `start` is brought up to date. Else nothing
+  // in the directory is touched.
+  DirectoryClaim(Env& env, const RunConfig& config, std::optional<std::int64_t> supervised, RunStart& start);
+
+  // Of this start. Where the claim holds the lease, it is above `least`: what the checkpoint and the metrics had.
+  std::int64_t incarnation_above(std::int64_t least);
+  // Between steps. Once in kRenewEvery it renews the lease or, of a supervised run, looks whether the incarnation is
+  // still the run's: an Error ends a start that another has replaced.
+  void keep();
+
+ private:
+  Env& env_;
+  std::string out_;
+  std::unique_ptr<checkpoint::Lease> lease_;  // null: the supervisor holds it
+  std::int64_t incarnation_;
+  Seconds kept_;
+};
 // All ranks, together; hosts: theirs. That every host sees the leader's directory: Error names those that do not. Ranks
 // of one host are not asked.
 void check_shared(Env& env, const std::string& out, const std::vector<std::string>& hosts, Control& control);

@@ -1,150 +1,14 @@
 #include "engine/train/run_keys.h"
 
 #include <charconv>
-#include <cmath>
-#include <limits>
 
 #include <fmt/ranges.h>
 
+#include "engine/train/run_key_kinds.h"
 #include "engine/train/same_run.h"
 
 namespace trireme::train {
 namespace {
-
-template <class T>
-using Field = std::function<T&(RunConfig&)>;
-
-template <class T>
-T read(const Field<T>& field, const RunConfig& config) {
-  return field(const_cast<RunConfig&>(config));  // a reference is read, never written, here
-}
-
-RunKey text_key(std::string name, std::string help, Field<std::string> field) {
-  return {.name = name,
-          .kind = "text",
-          .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text");
-            field(config) = value.as_string();
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
-}
-
-template <class Integer>
-RunKey integer_key(std::string name, std::string help, Field<Integer> field, std::int64_t least,
-                   std::int64_t most = std::int64_t{1} << 62) {
-  return {.name = name,
-          .kind = "integer",
-          .help = std::move(help),
-          .set = [name, field, least, most](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_integer()) return wrong(name, value.dump(), "must be an integer");
-            const std::int64_t n = value.as_integer();
-            if (n < least)
-              return wrong(name, value.dump(), fmt::format("must be at least {}", least), fmt::format("{}", least));
-            const std::int64_t highest = std::min<std::int64_t>(
-                most, sizeof(Integer) < sizeof(n) ? std::int64_t{std::numeric_limits<int>::max()} : most);
-            if (n > highest) {
-              return wrong(name, value.dump(), fmt::format("must be at most {}", highest), fmt::format("{}", highest));
-            }
-            field(config) = static_cast<Integer>(n);
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(static_cast<std::int64_t>(read(field, config))); }};
-}
-
-RunKey number_key(std::string name, std::string help, Field<double> field, double least, double below) {
-  return {.name = name,
-          .kind = "number",
-          .help = std::move(help),
-          .set = [name, field, least, below](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_number()) return wrong(name, value.dump(), "must be a number");
-            const double x = value.as_number();
-            if (!(x >= least && x < below)) {
-              return wrong(name, value.dump(), fmt::format("must be in [{}, {})", least, below));
-            }
-            field(config) = x;
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
-}
-
-RunKey flag_key(std::string name, std::string help, Field<bool> field) {
-  return {.name = name,
-          .kind = "true or false",
-          .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_bool()) return wrong(name, value.dump(), "must be true or false");
-            field(config) = value.as_bool();
-            return ok_status();
-          },
-          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
-}
-
-// A key whose text is one of a few words.
-template <class T>
-RunKey word_key(std::string name, std::string help, Field<T> field, Result<T> (*parse)(std::string_view),
-                std::string_view (*print)(T)) {
-  return {.name = name,
-          .kind = "text",
-          .help = std::move(help),
-          .set = [name, field, parse](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text");
-            Result<T> parsed = parse(value.as_string());
-            if (!parsed) {
-              Failure failure = parsed.failure();
-              failure.option = name;
-              return failure;
-            }
-            field(config) = std::move(parsed).value();
-            return ok_status();
-          },
-          .get = [field, print](const RunConfig& config) { return Json(std::string(print(read(field, config)))); }};
-}
-
-// Bytes with their unit, "8GB"; "" is zero bytes.
-RunKey bytes_key(std::string name, std::string help, Field<Bytes> field) {
-  return {.name = name,
-          .kind = "text",
-          .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text with a unit", "8GB");
-            field(config) = Bytes{};
-            if (value.as_string().empty()) return ok_status();
-            const Result<Bytes> bytes = parse_bytes(value.as_string());
-            if (!bytes || bytes->count < 1) return wrong(name, value.as_string(), "must be bytes above 0", "8GB");
-            field(config) = *bytes;
-            return ok_status();
-          },
-          .get =
-              [field](const RunConfig& config) {
-                const Bytes bytes = read(field, config);
-                return Json(bytes.count == 0 ? std::string() : fmt::format("{}B", bytes.count));
-              }};
-}
-
-// A duration with its unit, "50h"; "" is zero.
-RunKey time_key(std::string name, std::string help, Field<Seconds> field) {
-  return {.name = name,
-          .kind = "text",
-          .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text with a unit", "50h");
-            field(config) = Seconds{};
-            if (value.as_string().empty()) return ok_status();
-            const Result<Seconds> time = parse_seconds(value.as_string());
-            if (!time || !(time->count > 0)) return wrong(name, value.as_string(), "must be a time above 0", "50h");
-            field(config) = *time;
-            return ok_status();
-          },
-          .get =
-              [field](const RunConfig& config) {
-                const Seconds time = read(field, config);
-                return Json(time.count == 0 ? std::string() : fmt::format("{}s", time.count));
-              }};
-}
-
-constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 std::vector<RunKey> model_and_data_keys() {
   return {
@@ -385,7 +249,8 @@ std::vector<RunKey> out_keys() {
 const std::vector<RunKey>& run_keys() {
   static const std::vector<RunKey> keys = [] {
     std::vector<RunKey> all;
-    for (auto* section : {model_and_data_keys, train_keys, optimizer_keys, layout_keys, checkpoint_keys, out_keys}) {
+    for (auto* section :
+         {model_and_data_keys, train_keys, optimizer_keys, layout_keys, checkpoint_keys, supervise_keys, out_keys}) {
       for (RunKey& key : section()) all.push_back(std::move(key));
     }
     return all;

@@ -17,4 +17,7 @@ inline std::string trace_steps_text(const RunConfig& config) {
   return config.trace_first == 0 ? "" : fmt::format("{}-{}", config.trace_first, config.trace_last);
 }
 
+// [supervise] (supervise_keys.cc).
+std::vector<RunKey> supervise_keys();
+
 }  // namespace trireme::train

@@ -18,12 +18,13 @@ std::string program_text() {
   return fmt::format("trireme {}, GCC {}, {}", TRIREME_VERSION, __VERSION__, kernels::cpu_fingerprint());
 }
 
-RunProgress::RunProgress(Env& env, const ResolvedRun& run, const Resumed& from, std::int64_t seen)
+RunProgress::RunProgress(Env& env, const ResolvedRun& run, const Resumed& from, std::int64_t seen,
+                         std::int64_t incarnation)
     : env_(env), run_(run), start_(from.progress), begun_(env.now()) {
   const std::int64_t last = std::max(seen, from.progress.incarnation);
   const bool saved_at_its_end = from.reason != "interval" && last == from.progress.incarnation;
   if (!from.path.empty() && !saved_at_its_end) start_.failures += std::max<std::int64_t>(1, last - start_.incarnation);
-  start_.incarnation = last + 1;
+  start_.incarnation = incarnation;
 }
 
 checkpoint::Progress RunProgress::at(std::int64_t step) const {
@@ -58,7 +59,14 @@ SaveFacts RunProgress::facts(const Json& data) const {
   const auto unmark = [&env = env_, path = unsaved_mark_of(config.out)] {
     if (env.exists(path)) env.remove_file(path);
   };
-  SaveFacts facts{.about = {}, .retention = config.retention, .before_commit = sync_metrics, .after_commit = unmark};
+  const auto check = [&env = env_, out = config.out, own = incarnation()] {
+    checkpoint::check_incarnation(env, out, own);
+  };
+  SaveFacts facts{.about = {},
+                  .retention = config.retention,
+                  .before_commit = sync_metrics,
+                  .may_commit = check,
+                  .after_commit = unmark};
   facts.about.program = program_text();
   facts.about.layout = plan::describe(config.layout);
   facts.about.model = model::to_hugging_face(run_.plan.table.config);

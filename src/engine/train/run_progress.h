@@ -2,6 +2,8 @@
 
 // Where a run stands, counted from where this start of it began; and what every checkpoint of it says.
 
+#include <optional>
+
 #include "engine/train/resume.h"
 #include "engine/train/run_saver.h"
 
@@ -13,8 +15,9 @@ std::string program_text();
 
 class RunProgress {
  public:
-  // seen: the highest incarnation that the metrics had (telemetry::rewind_metrics). Times count from now.
-  RunProgress(Env& env, const ResolvedRun& run, const Resumed& from, std::int64_t seen);
+  // seen: the highest incarnation that the metrics had (telemetry::rewind_metrics); incarnation: this start's. Times
+  // count from now.
+  RunProgress(Env& env, const ResolvedRun& run, const Resumed& from, std::int64_t seen, std::int64_t incarnation);
 
   std::int64_t first_step() const { return start_.step; }  // steps done before
   std::int64_t incarnation() const { return start_.incarnation; }

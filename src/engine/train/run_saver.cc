@@ -19,30 +19,34 @@ struct RunSaver::Commit {
   std::mutex mutex;
   bool ended = false;
   std::string error;
-  Seconds at;  // that it ended
+  bool replaced = false;  // which is the error: by another start of the run
+  Seconds at;             // that it ended
   Bytes bytes;
   std::vector<std::int64_t> removed;
 
   ~Commit() {
     if (thread.joinable()) thread.join();
   }
-  void end(const std::string& what, Seconds now) {
+  void end(const std::string& what, Seconds now, bool by_another = false) {
     const std::lock_guard lock(mutex);
     ended = true;
+    replaced = by_another;
     at = now;
     error = what;
   }
 };
 
-RunSaver::RunSaver(Env& env, Log& log, const std::string& directory, const parallel::RunPlan& plan,
-                   kernels::Device& device, Control& control, const SaveFacts* facts, SaveSchedule* schedule)
+RunSaver::RunSaver(Env& env, Log& log, checkpoint::Store store, const parallel::RunPlan& plan, kernels::Device& device,
+                   Control& control, const SaveFacts* facts, SaveSchedule* schedule,
+                   std::function<void(std::int64_t)> written)
     : env_(env),
       log_(log),
       plan_(plan),
       control_(control),
       facts_(facts),
       schedule_(schedule),
-      store_(env, directory),
+      written_(std::move(written)),
+      store_(std::move(store)),
       saver_(env, device, plan) {
   if (!control.leads()) return;
   bytes_ = save_bytes(plan.table, plan.layout);
@@ -55,7 +59,7 @@ Bytes save_bytes(const model::ParameterTable& table, const plan::Layout& layout)
   constexpr std::int64_t kManifest = 1 << 16, kManifestTensor = 256, kManifestSlice = 96;  // its text, at most
   Bytes sum{kManifest + kManifestTensor * std::ssize(tensors)};
   for (int rank = 0; rank < layout.world(); ++rank) {
-    const std::vector<checkpoint::ShardSlice> slices = slices_of_rank(table, layout, rank);
+    const std::vector<checkpoint::ShardSlice> slices = checkpoint::slices_of_rank(table, layout, rank);
     sum += checkpoint::shard_bytes(tensors, slices) + Bytes{kManifestSlice * std::ssize(slices)};
   }
   return sum;
@@ -91,7 +95,10 @@ void RunSaver::save(parallel::RankState& state, const checkpoint::Progress& prog
   told_ = false;
   failure_.clear();
   in_flight_ = true;
-  saver_.begin(state, join_path(store_.partial_path_of(progress.step), checkpoint::shard_name(control_.rank())));
+  std::function<void()> written;
+  if (written_) written = [this, step = progress.step] { written_(step); };
+  saver_.begin(state, join_path(store_.partial_path_of(progress.step), checkpoint::shard_name(control_.rank())),
+               std::move(written));
   if (plan_.inputs.checkpoints == plan::CheckpointStaging::kTile) wait();
   stall_ = since(begun_);
   saved_ = progress.step;
@@ -143,7 +150,12 @@ bool RunSaver::settle() {
     return true;
   }
   const std::string failure = control_.share(failure_).front();
-  throw Error(ExitCode::kStorage, "checkpoint", fmt::format("save step {}", progress_.step), failure,
+  const std::string operation = fmt::format("save step {}", progress_.step);
+  if (word == kReplaced) {
+    throw Error(ExitCode::kRankLost, "checkpoint", operation, failure,
+                "another start of this run goes on in its place");
+  }
+  throw Error(ExitCode::kStorage, "checkpoint", operation, failure,
               "free space or mend the disk, then start the same run again: it goes on from its last checkpoint");
 }
 
@@ -161,15 +173,17 @@ RunSaver::Word RunSaver::leaders_word(const std::vector<std::string>& news) {
     start_commit(records);
     return kGoesOn;
   }
+  Word word = kFailed;
   if (failure_.empty()) {
     const std::lock_guard lock(commit_->mutex);
     if (!commit_->ended) return kGoesOn;
     failure_ = commit_->error;
+    if (commit_->replaced) word = kReplaced;
   }
   if (failure_.empty()) return kDurable;
   commit_.reset();
   store_.abandon(progress_.step);
-  return kFailed;
+  return word;
 }
 
 void RunSaver::start_commit(const std::vector<std::string>& texts) {
@@ -181,7 +195,7 @@ void RunSaver::start_commit(const std::vector<std::string>& texts) {
   std::vector<std::vector<checkpoint::ShardSlice>> slices;
   std::vector<checkpoint::ShardRecord> records;
   for (int rank = 0; rank < control_.ranks(); ++rank) {
-    slices.push_back(slices_of_rank(plan_.table, plan_.layout, rank));
+    slices.push_back(checkpoint::slices_of_rank(plan_.table, plan_.layout, rank));
     records.push_back(checkpoint::shard_record_from_text(texts[static_cast<std::size_t>(rank)]));
   }
   checkpoint::add_shards(manifest, slices, records);
@@ -190,10 +204,12 @@ void RunSaver::start_commit(const std::vector<std::string>& texts) {
   commit_->thread = std::thread([this, commit = commit_.get(), manifest = std::move(manifest)] {
     try {
       facts_->before_commit();
-      store_.commit(manifest.progress.step, manifest);
+      store_.commit(manifest.progress.step, manifest, facts_->may_commit);
       facts_->after_commit();
       commit->removed = store_.retain(facts_->retention);
       commit->end("", env_.now());
+    } catch (const Error& error) {
+      commit->end(error.what(), env_.now(), error.code() == ExitCode::kRankLost);
     } catch (const std::exception& error) {
       commit->end(error.what(), env_.now());
     }
@@ -207,6 +223,7 @@ void RunSaver::tell_durable() {
   commit_.reset();
   log_.info("checkpoint of step {} is durable: {} in {}{}", progress_.step, format_bytes(bytes), format_seconds(took),
             removed.empty() ? std::string() : fmt::format("; step {} removed", fmt::join(removed, ", ")));
+  if (facts_->durable) facts_->durable(progress_.step);
   schedule_->written(took);
   if (const std::string text = schedule_->take_news(); !text.empty()) log_.info("{}", text);
 }

@@ -25,22 +25,26 @@ Bytes save_bytes(const model::ParameterTable& table, const plan::Layout& layout)
 struct SaveFacts {
   checkpoint::Manifest about;  // program, layout, model, run, data: what every manifest of this run says
   checkpoint::Retention retention;
-  // Around the moment from which the checkpoint is there, on another thread: makes durable what must not be older;
-  // knows that there is one.
-  std::function<void()> before_commit, after_commit;
+  // On another thread, around the moment from which the checkpoint is there: makes durable what must not be older;
+  // throws where this run may write no more (Store::commit asks it); knows that there is one.
+  std::function<void()> before_commit, may_commit, after_commit;
+  // On the leader's thread, once it can no longer be lost; may be null.
+  std::function<void(std::int64_t step)> durable = nullptr;
 };
 
 class RunSaver {
  public:
-  // facts, schedule: the leader's; null on the others. References outlive it.
-  RunSaver(Env& env, Log& log, const std::string& directory, const parallel::RunPlan& plan, kernels::Device& device,
-           Control& control, const SaveFacts* facts, SaveSchedule* schedule);
+  // facts, schedule: the leader's; null on the others. References outlive it. written (may be null): called by a thread
+  // that has written this rank's part of a step, before anybody hears of it.
+  RunSaver(Env& env, Log& log, checkpoint::Store store, const parallel::RunPlan& plan, kernels::Device& device,
+           Control& control, const SaveFacts* facts, SaveSchedule* schedule,
+           std::function<void(std::int64_t step)> written = nullptr);
   ~RunSaver();
 
   // All ranks, together. While a save is in flight poll() asks how it stands, and commits it once all parts are there:
   // once a step. save() waits for one in flight, then begins another: blocks for the copy, or with tile staging until
   // it is durable. wait() blocks until nothing is in flight. What failed anywhere is an Error(kStorage) on all ranks,
-  // and nothing of it is left.
+  // and nothing of it is left; Error(kRankLost) where another start of the run has taken its directory.
   void poll();
   void save(parallel::RankState& state, const checkpoint::Progress& progress, const std::string& reason);
   void wait();
@@ -52,7 +56,7 @@ class RunSaver {
   Seconds last_stall() const { return stall_; }
 
  private:
-  enum Word : std::int64_t { kGoesOn, kDurable, kFailed };
+  enum Word : std::int64_t { kGoesOn, kDurable, kFailed, kReplaced };
   bool settle();
   Seconds since(Seconds moment) { return {env_.now().count - moment.count}; }
   std::string own_news();
@@ -67,6 +71,7 @@ class RunSaver {
   Control& control_;
   const SaveFacts* facts_;
   SaveSchedule* schedule_;
+  const std::function<void(std::int64_t)> written_;
   checkpoint::Store store_;
   Bytes bytes_;
   std::int64_t saved_ = -1;

@@ -146,6 +146,7 @@ void SaveSchedule::saved(std::int64_t step, Seconds stall) {
 void SaveSchedule::written(Seconds write) {
   check_duration("a write", write);
   policy_.expected_write = write;
+  measured_ = true;
 }
 
 std::int64_t SaveSchedule::interval_steps() const {
@@ -164,9 +165,14 @@ Seconds SaveSchedule::mtbf() const {
 std::string SaveSchedule::take_news() {
   if (policy_.interval.kind != SaveInterval::Kind::kAuto) return {};
   const std::int64_t steps = interval_steps();
-  if (steps == 0 || steps == told_steps_) return {};
-  if (static_cast<double>(std::abs(steps - told_steps_)) < kLeastNews * static_cast<double>(told_steps_)) return {};
-  told_steps_ = steps;
+  if (steps == 0 || steps == told_.steps) return {};
+  const Told now{steps, auto_interval(), policy_.elapsed, measured_};
+  if (told_.steps > 0) {
+    if (std::abs(now.interval.count - told_.interval.count) < kLeastNews * told_.interval.count) return {};
+    const bool first_measured = now.measured && !told_.measured;
+    if (!first_measured && now.elapsed.count - told_.elapsed.count < kNewsEvery.count) return {};
+  }
+  told_ = now;
   const plan::FailureModel model = failure_model();
   const Seconds interval{static_cast<double>(steps) * step_time().count};
   const plan::Waste waste = plan::waste_at(model, interval);
@@ -193,6 +199,10 @@ Seconds SaveSchedule::stall() const {
 
 plan::FailureModel SaveSchedule::failure_model() const {
   return {.cost = {std::max(stall().count, kLeastStall)}, .mtbf = mtbf(), .restart = {0}};
+}
+
+Seconds SaveSchedule::auto_interval() const {
+  return std::max(plan::daly_interval(failure_model()), policy_.expected_write);
 }
 
 std::int64_t SaveSchedule::auto_steps(Seconds step) const {

@@ -59,14 +59,19 @@ class SaveSchedule {
   // Failures update the expected MTBF: (mtbf + elapsed) / (1 + failures), one over the mean rate of a Gamma posterior
   // whose prior has seen one failure in `mtbf`; elapsed goes on as this start trains.
   Seconds mtbf() const;
-  // Once after the interval of kAuto changed by a step and by at least 5 % (the first time always): what it is now, in
-  // steps and minutes, and the waste that is expected. Empty otherwise.
+  // Once after the interval of kAuto changed by a step and, in seconds, by at least 5 % of what was told: what it is
+  // now, in steps and minutes, and the waste that is expected. Empty otherwise. Step times, which are noisy, have no
+  // part in the seconds. The first time always; again as soon as a save was measured; then at most each kNewsEvery of
+  // training, since writes are noisy too.
   std::string take_news();
 
  private:
+  static constexpr Seconds kNewsEvery{600};
+
   Seconds step_time() const;  // 0: not known
   Seconds stall() const;
   plan::FailureModel failure_model() const;
+  Seconds auto_interval() const;  // of kAuto, before it is rounded to steps
   std::int64_t auto_steps(Seconds step) const;
 
   SavePolicy policy_;  // elapsed and expected_write as of now
@@ -76,7 +81,15 @@ class SaveSchedule {
   std::size_t next_recent_ = 0;
   double stalled_ = 0;  // seconds, by `saves_` saves
   std::int64_t saves_ = 0;
-  std::int64_t told_steps_ = 0;  // 0: no news yet
+  bool measured_ = false;  // expected_write is of a save
+  // The last news.
+  struct Told {
+    std::int64_t steps = 0;  // 0: none yet
+    Seconds interval;
+    Seconds elapsed;  // when
+    bool measured = false;
+  };
+  Told told_;
 };
 
 }  // namespace trireme::train

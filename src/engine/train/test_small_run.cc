@@ -73,8 +73,9 @@ SmallRun::Outcome SmallRun::run(const Settings& more, const std::function<bool(s
     const ResolvedRun run = resolved(more);
     const std::unique_ptr<RunWorld> world = make_thread_run_world(run.config.layout.world(), Seconds{kDeadline});
     const auto stop = [&] { return after_step && after_step(last_step(env_->content(metrics_of(run.config.out)))); };
-    const TrainOutcome outcome =
-        train(*env_, log_, run, *world, {.stop_requested = stop, .put = [](const std::string&) {}, .terminal = false});
+    TrainHooks own = hooks;
+    own.stop_requested = stop;
+    const TrainOutcome outcome = train(*env_, log_, run, *world, own);
     return {.code = outcome.interrupted ? ExitCode::kInterrupted : ExitCode::kDone,
             .first_step = outcome.first_step,
             .steps_done = outcome.steps_done,

@@ -2,6 +2,7 @@
 
 // The step loop of a run: plan, model and data to steps, metrics, a trained model on disk.
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,7 +11,9 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "engine/parallel/run_plan.h"
+#include "engine/train/planned_faults.h"
 #include "engine/train/rank_report.h"
+#include "engine/train/rank_reporter.h"
 #include "engine/train/run_config.h"
 #include "engine/train/run_world.h"
 #include "telemetry/step_record.h"
@@ -18,9 +21,16 @@
 namespace trireme::train {
 
 struct TrainHooks {
-  std::function<bool()> stop_requested;         // asked between steps
+  std::function<bool()> stop_requested;         // asked between steps and between rounds of validation
   std::function<void(const std::string&)> put;  // progress, as written to standard error
   bool terminal = false;
+  // Under a supervisor.
+  Reporter* reporter = nullptr;                            // null: nobody is told
+  std::optional<std::int64_t> incarnation = std::nullopt;  // which start of the run it counts this one as
+  double gemm_flops_per_s = 0;                             // that an earlier start has measured; 0: to be measured
+  std::optional<double> wall_before_s = std::nullopt;      // since it began the run, at this process's start
+  // Drills and tests.
+  std::vector<PlannedFault> faults = {};
 };
 
 struct TrainOutcome {
@@ -53,9 +63,9 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
 // The batch equation, the ledger, the resolved file: what --dry-run prints.
 std::string describe_run(const ResolvedRun& run);
 
-// Everything that can be refused before memory is taken or a file is written, with all ranks on this host: data,
-// weights, run directory, memory.
-void check_dry_run(Env& env, const ResolvedRun& run);
+// Everything that can be refused before memory is taken or a file is written: data, weights, run directory and, where
+// all ranks are on this host, memory.
+void check_dry_run(Env& env, const ResolvedRun& run, bool all_here = true);
 
 // Trains: this process's ranks of `world`, which has as many as the layout and the plan's
 // backend (CHECK) and is shut down at the end. Errors

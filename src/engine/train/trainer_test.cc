@@ -4,6 +4,8 @@
 
 #include "base/fake_env.h"
 #include "checkpoint/difference.h"
+#include "checkpoint/lease.h"
+#include "checkpoint/reader.h"
 #include "checkpoint/store.h"
 #include "engine/data/tokenize.h"
 #include "engine/train/generate.h"
@@ -49,6 +51,14 @@ class Trainer : public ::testing::Test {
   TrainOutcome run_resolved(const ResolvedRun& run, const TrainHooks& hooks) {
     const std::unique_ptr<RunWorld> world = make_thread_run_world(run.config.layout.world(), Seconds{60});
     return train(env_, log_, run, *world, hooks);
+  }
+  Error error_of(const ResolvedRun& run, const TrainHooks& hooks) {
+    try {
+      run_resolved(run, hooks);
+    } catch (const Error& error) {
+      return error;
+    }
+    return Error(ExitCode::kDone, "", "", "no error");
   }
   // The exit code and message of a run that must not succeed.
   std::pair<ExitCode, std::string> refusal(const Settings& more = {}) {
@@ -141,6 +151,10 @@ TEST_F(Trainer, TheSameRunAgainGoesOnFromItsCheckpoint) {
   EXPECT_TRUE(env_.read_file("out/metrics.jsonl").starts_with(first));
   EXPECT_NE(env_.read_file("out/metrics.jsonl").find("\"incarnation\":2"), std::string::npos);
   const std::string all = env_.read_file("out/metrics.jsonl");
+  for (const char* used :
+       {"\"first_sample\":0,\"samples\":4", "\"first_sample\":4,\"samples\":4", "\"first_sample\":8,\"samples\":4"}) {
+    EXPECT_NE(all.find(used), std::string::npos) << used;
+  }
   EXPECT_FALSE(run().last.has_value());  // nothing is left to do
   EXPECT_EQ(env_.read_file("out/metrics.jsonl"), all);
 }
@@ -163,6 +177,87 @@ TEST_F(Trainer, TwoRunsDoNotShareADirectory) {
   env_.make_directories("out");
   const std::unique_ptr<FileLock> other = env_.try_lock("out/.lock");
   EXPECT_NE(refusal({{"out.overwrite", "true"}}).second.find("another run is writing there"), std::string::npos);
+}
+
+TEST_F(Trainer, EachStartIsAnIncarnationOfItsDirectorysLease) {
+  run({{"checkpoint.interval", "1"}}, true);
+  EXPECT_EQ(checkpoint::read_lease(env_, "out")->incarnation, 1);
+  run({{"checkpoint.interval", "1"}}, true);
+  const checkpoint::LeaseRecord lease = checkpoint::read_lease(env_, "out").value();
+  EXPECT_EQ(lease.incarnation, 2);
+  EXPECT_EQ(lease.process, 0);  // given up
+  EXPECT_GT(lease.renewals, 0);
+  // A run that begins anew is still another than those before.
+  run({{"out.overwrite", "true"}});
+  EXPECT_EQ(checkpoint::read_lease(env_, "out")->incarnation, 3);
+  EXPECT_NE(env_.read_file("out/metrics.jsonl").find("\"incarnation\":3"), std::string::npos);
+  // As is one of a directory from before leases.
+  for (const char* name : {"out/.lease", "out/.renewal"}) env_.remove_file(name);
+  run({{"train.steps", "4"}, {"checkpoint.accept", "train.steps"}});
+  EXPECT_EQ(checkpoint::read_lease(env_, "out")->incarnation, 4);
+}
+
+// The supervisor has the lease, and the run its incarnation.
+TEST_F(Trainer, ASupervisedRunIsOfTheIncarnationThatItWasGiven) {
+  const auto lease = checkpoint::Lease::claim(env_, "out");
+  TrainHooks hooks{.stop_requested = [] { return false; }, .put = [](const std::string&) {}};
+  hooks.incarnation = lease->begin_incarnation(6);
+  run_resolved(resolved({{"layout.dp", "2"}}), hooks);
+  const checkpoint::Store store(env_, "out/checkpoints");
+  EXPECT_EQ(checkpoint::Reader::open(env_, store.path_of(3)).or_throw().manifest().progress.incarnation, 7);
+  EXPECT_NE(env_.read_file("out/metrics.jsonl").find("\"incarnation\":7"), std::string::npos);
+  EXPECT_EQ(lease->incarnation(), 7);
+  lease->renew();  // still this one's
+  hooks.incarnation = 6;
+  const Error error = error_of(resolved({{"train.steps", "4"}, {"checkpoint.accept", "train.steps"}}), hooks);
+  EXPECT_EQ(error.code(), ExitCode::kRankLost) << error.what();
+  EXPECT_EQ(store.steps(), std::vector<std::int64_t>{3});
+}
+
+// It does not know yet that another start has begun, and saves.
+TEST_F(Trainer, AZombieCommitsNothing) {
+  env_.set_tick(Seconds{1e-6});  // it looks once a second, and has none
+  const auto lease = checkpoint::Lease::claim(env_, "out");
+  TrainHooks hooks{.stop_requested = {}, .put = [](const std::string&) {}};
+  hooks.incarnation = lease->begin_incarnation();
+  int steps = 0;
+  hooks.stop_requested = [&] {
+    if (++steps == 2) lease->begin_incarnation();
+    return false;
+  };
+  const Settings settings{{"layout.dp", "2"}, {"checkpoint.interval", "1"}, {"checkpoint.async", "false"}};
+  const Error error = error_of(resolved(settings), hooks);
+  EXPECT_EQ(error.code(), ExitCode::kRankLost);
+  const std::string said = error.what();
+  EXPECT_NE(said.find("save step 2: checkpoint: write as incarnation 1 of out: the run has incarnation 2 now: host "),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(env_.list_directory("out/checkpoints"), std::vector<std::string>{"step-00000001"});
+}
+
+TEST_F(Trainer, AZombieEndsWithoutASave) {
+  const auto lease = checkpoint::Lease::claim(env_, "out");
+  TrainHooks hooks{.stop_requested = {}, .put = [](const std::string&) {}};
+  hooks.incarnation = lease->begin_incarnation();
+  hooks.stop_requested = [&] {
+    lease->begin_incarnation();
+    return false;
+  };
+  EXPECT_EQ(error_of(resolved({{"train.steps", "200"}, {"checkpoint.interval", "none"}}), hooks).code(),
+            ExitCode::kRankLost);
+}
+
+TEST_F(Trainer, ARunWhoseLeaseIsTakenEnds) {
+  TrainHooks hooks{.stop_requested = {}, .put = [](const std::string&) {}};
+  hooks.stop_requested = [&] {
+    const std::string text = env_.read_file("out/.lease");
+    env_.put_file("out/.lease", text.find("\"host\":\"host\"") == 1 ? "{\"host\":\"else" + text.substr(13) : text);
+    return false;
+  };
+  const Error error = error_of(resolved({{"train.steps", "200"}, {"checkpoint.interval", "none"}}), hooks);
+  EXPECT_EQ(error.code(), ExitCode::kStorage);
+  EXPECT_NE(std::string(error.what()).find("hold the lease of out: it was taken by host else"), std::string::npos)
+      << error.what();
 }
 
 TEST_F(Trainer, WhatDoesNotFitIsRefusedBeforeItIsAllocated) {

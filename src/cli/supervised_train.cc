@@ -1,0 +1,153 @@
+#include "cli/supervised_train.h"
+
+#include <fmt/format.h>
+
+#include "base/process.h"
+#include "checkpoint/store.h"
+#include "cli/launch.h"
+#include "cli/worker_command.h"
+#include "cluster/cluster.h"
+#include "engine/train/planned_faults.h"
+#include "engine/train/run_directory.h"
+#include "supervisor/shell.h"
+
+namespace trireme::cli {
+namespace {
+
+supervisor::Policy policy_of(const train::RunConfig& config) {
+  const train::SuperviseConfig& supervise = config.supervise;
+  supervisor::Policy policy;
+  policy.retries = static_cast<int>(supervise.retries);
+  policy.backoff = supervise.backoff;
+  policy.grace = supervise.grace;
+  policy.membership.host_failures = static_cast<int>(supervise.host_failures);
+  policy.membership.cooldown = supervise.cooldown;
+  policy.saves = config.save_interval.kind != train::SaveInterval::Kind::kNone;
+  policy.on_straggler = supervise.stragglers == train::Stragglers::kEvict ? supervisor::OnStraggler::kEvict
+                                                                          : supervisor::OnStraggler::kReport;
+  policy.straggler.margin = supervise.straggler_margin;
+  policy.patience = {.start = Seconds{config.start_deadline_s},
+                     .floor = supervise.hang_floor,
+                     .most = Seconds{config.deadline_s},
+                     .factor = supervise.hang_factor};
+  return policy;
+}
+
+// Where none are given: this one, or whatever srun takes.
+std::vector<supervisor::Host> hosts_of(Env& env, const train::RunConfig& config) {
+  const std::string& text = config.supervise.hosts;
+  if (!text.empty()) return supervisor::load_hosts(env, text).or_throw();
+  return {{.name = env.host_name(), .slots = config.layout.world()}};
+}
+
+supervisor::ReshapeProblem problem_of(Env& env, const train::ResolvedRun& run) {
+  supervisor::ReshapeProblem problem{.model = run.plan.table.config,
+                                     .batch = run.config.batch,
+                                     .layout = run.config.layout,
+                                     .cluster = std::nullopt,
+                                     .memory_limit = run.config.memory_limit,
+                                     .allow_slow_tp = run.config.allow_slow_tp,
+                                     .inputs = run.plan.inputs};
+  if (!run.config.cluster.empty()) problem.cluster = cluster::load_cluster(env, run.config.cluster).or_throw();
+  return problem;
+}
+
+// Law 3: another layout than the one that was asked for is for hosts that are lost, not for hosts that never were.
+void check_hosts(const supervisor::ReshapeProblem& problem, std::vector<supervisor::Host> hosts,
+                 const std::string& text) {
+  std::erase_if(hosts, [](const supervisor::Host& host) { return host.spare; });
+  const std::optional<supervisor::ReshapeChoice> choice = supervisor::choose_layout(problem, hosts);
+  if (choice && choice->layout == problem.layout) return;
+  throw Error(Failure{.option = "supervise.hosts",
+                      .value = text,
+                      .rule = fmt::format("have no room for {}: {} ranks, tensor groups on one host",
+                                          plan::describe(problem.layout), problem.layout.world()),
+                      .nearest = choice ? plan::describe(choice->layout) : "more hosts, or more slots"});
+}
+
+bool has_checkpoints(Env& env, const std::string& out) {
+  return !checkpoint::Store(env, train::checkpoints_of(out)).steps().empty();
+}
+
+ExitCode print_end(const supervisor::ShellOutcome& end, const std::string& out, bool json) {
+  const supervisor::Summary& summary = end.summary;
+  const std::string incidents = supervisor::incidents_of(out);
+  if (json) {
+    Json whole = summary.outcome ? summary.outcome->json : Json::object();
+    whole["exit_code"] = static_cast<std::int64_t>(end.finish.code);
+    whole["goodput"] = summary.goodput();
+    whole["incidents"] = summary.incidents;
+    whole["launches"] = summary.launches;
+    if (!end.finish.text.empty()) whole["verdict"] = end.finish.text;
+    fmt::print("{}\n", whole.dump(2));
+  } else {
+    if (summary.outcome) fmt::print("{}", summary.outcome->text);
+    if (summary.incidents > 0) {
+      fmt::print("  {}  {} incident{}, goodput {:.1f} %\n", incidents, summary.incidents,
+                 summary.incidents == 1 ? "" : "s", 100 * summary.goodput());
+    }
+  }
+  return end.finish.code;
+}
+
+}  // namespace
+
+train::Launcher chosen_launcher(const train::SuperviseConfig& config) {
+  if (config.launcher != train::Launcher::kAuto) return config.launcher;
+  if (variable_is_set("SLURM_JOB_ID")) return train::Launcher::kSrun;
+  return config.hosts.empty() ? train::Launcher::kThreads : train::Launcher::kMpirun;
+}
+
+ExitCode train_supervised(Env& env, const train::ResolvedRun& run, const TrainOptions& options) {
+  const train::RunConfig& config = run.config;
+  const std::unique_ptr<Log> log = make_stderr_log();
+  const WorkerCommands commands{.program = own_program(),
+                                .launcher = chosen_launcher(config.supervise),
+                                .supervise = config.supervise,
+                                .file = options.file,
+                                .settings = all_settings(options),
+                                .inject = options.inject,
+                                .cores = env.core_count(),
+                                .root = runs_as_root()};
+  const std::vector<supervisor::Host> hosts = hosts_of(env, config);
+  // Ranks that may be on other machines than this one.
+  const bool several =
+      commands.launcher == train::Launcher::kSrun || (!config.supervise.hosts.empty() && !config.supervise.rehearsal);
+  const std::string address = config.supervise.address.empty() ? env.host_name() : config.supervise.address;
+  if (env.exists(supervisor::stop_file_of(config.out))) {
+    throw Error(Failure{.option = "out.directory",
+                        .value = config.out,
+                        .rule = "holds a file `stop`, which asks a run to end",
+                        .nearest = "remove it"});
+  }
+  // What workers would refuse, said once, before anything is touched and they are started.
+  train::check_dry_run(env, run, !several);
+  const std::unique_ptr<checkpoint::Lease> lease = checkpoint::Lease::claim(env, config.out);
+  train::remove_fault_marks(env, config.out);
+  const supervisor::ReshapeProblem problem = problem_of(env, run);
+  check_hosts(problem, hosts, config.supervise.hosts);
+  supervisor::Decider decider(policy_of(config), [&](const std::vector<supervisor::Host>& available) {
+    return supervisor::choose_layout(problem, available);
+  });
+  supervisor::ShellOptions shell{
+      .out = config.out,
+      .hosts = hosts,
+      .hosts_file = supervisor::names_a_file(config.supervise.hosts) ? config.supervise.hosts : "",
+      .listen = [&] { return several ? listen_tcp(address) : listen_locally(); },
+      .command =
+          [&](const supervisor::WorkerStart& start) {
+            return worker_command(commands, start, has_checkpoints(env, config.out));
+          },
+      .probe = nullptr,
+      .least_incarnation = train::incarnation_seen(env, config.out),
+      .each_turn = nullptr};
+  if (several) shell.probe = [&](const std::string& host) { return probe_command(commands, host); };
+  log->info("{}", train::describe_run(run));
+  const supervisor::ShellOutcome end = supervisor::supervise(env, *log, *lease, decider, shell);
+  train::remove_fault_marks(env, config.out);
+  const bool in_order = end.finish.code == ExitCode::kPreempted || end.finish.code == ExitCode::kInterrupted;
+  if (!end.finish.text.empty()) log->write(in_order ? LogLevel::kInfo : LogLevel::kError, end.finish.text);
+  return print_end(end, config.out, options.json);
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,139 @@
+#include "supervisor/decider.h"
+
+#include <gtest/gtest.h>
+
+namespace trireme::supervisor {
+namespace {
+
+template <class Wanted>
+std::vector<Wanted> all_of(const std::vector<Action>& actions) {
+  std::vector<Wanted> found;
+  for (const Action& action : actions) {
+    if (const auto* one = std::get_if<Wanted>(&action)) found.push_back(*one);
+  }
+  return found;
+}
+
+std::vector<Incident> incidents_in(const std::vector<Action>& actions) {
+  std::vector<Incident> found;
+  for (const Write& write : all_of<Write>(actions)) {
+    if (const auto* one = std::get_if<Incident>(&write.line)) found.push_back(*one);
+  }
+  return found;
+}
+
+// A run of a rank on each host: of two, peers 1 and 2 are the keepers, 3 and 4 the ranks.
+struct SmallRun {
+  std::vector<Host> hosts{{.name = "a"}, {.name = "b"}};
+  Decider decider{Policy{}, [](const std::vector<Host>& there) -> std::optional<ReshapeChoice> {
+                    plan::Layout layout;
+                    layout.dp = static_cast<int>(there.size());
+                    if (there.empty()) return std::nullopt;
+                    return ReshapeChoice{.layout = layout, .placement = place(there, layout.dp)};
+                  }};
+  double now = 0;
+  int peers = 0;
+
+  std::vector<Action> tell(const Event& event, double after = 0.01) {
+    now += after;
+    return decider.decide(event, {now});
+  }
+  void begin() { tell(Begin{.hosts = hosts}); }
+  void connect() {
+    for (const bool keeper : {true, false}) {
+      for (int rank = 0; rank < std::ssize(hosts); ++rank) {
+        telemetry::Hello hello;
+        hello.keeper = keeper;
+        hello.ranks = {rank};
+        hello.host = hosts[static_cast<std::size_t>(rank)].name;
+        tell(Heard{++peers, hello});
+      }
+    }
+    tell(Heard{static_cast<int>(hosts.size()) + 1, telemetry::Resumed{}});
+  }
+};
+
+TEST(Decider, WhatALostSupervisorHasLeftIsWaitedFor) {
+  SmallRun run;
+  EXPECT_TRUE(all_of<Launch>(run.tell(Begin{.hosts = {{.name = "a"}}, .supervisor_lost = true})).empty());
+  EXPECT_TRUE(all_of<Launch>(run.tell(Tick{}, 2.9)).empty());
+  EXPECT_EQ(all_of<Launch>(run.tell(Tick{}, 0.1)).size(), 1U);
+}
+
+TEST(Decider, NothingStartsBeforeAllIsGone) {
+  SmallRun run;
+  run.begin();
+  run.connect();
+  const std::vector<Action> actions = run.tell(Heard{1, telemetry::ProcessEnded{.signal = 11, .code = 0, .ranks = {}}});
+  ASSERT_EQ(incidents_in(actions).size(), 1U);
+  EXPECT_EQ(incidents_in(actions)[0].ranks, std::vector<int>{0});
+  EXPECT_EQ(incidents_in(actions)[0].signal, 11);
+  EXPECT_EQ(all_of<SendAll>(actions).size(), 2U);  // to keepers, and to ranks
+  EXPECT_TRUE(all_of<Launch>(actions).empty());
+  EXPECT_EQ(all_of<Launch>(run.tell(Heard{2, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}})).size(),
+            1U);
+}
+
+TEST(Decider, WhoHasLostAPeerIsNotToBlame) {
+  SmallRun run;
+  run.begin();
+  run.connect();
+  EXPECT_TRUE(run.tell(Heard{4, telemetry::RankEnded{.rank = 1, .code = 88, .message = "lost"}}).empty());
+  const std::vector<Incident> incidents =
+      incidents_in(run.tell(Heard{1, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}}, 0.3));
+  ASSERT_EQ(incidents.size(), 1U);
+  EXPECT_EQ(incidents[0].ranks, std::vector<int>{0});
+}
+
+TEST(Decider, WordsThatOvertakeEachOtherAreNoFailure) {
+  SmallRun run;
+  run.begin();
+  run.connect();
+  run.tell(Heard{1, telemetry::ProcessEnded{}});  // before the rank's own last word
+  run.tell(Heard{3, telemetry::RankEnded{}});
+  EXPECT_TRUE(run.tell(Heard{4, telemetry::Alive{}}, 1).empty());
+  run.tell(Heard{4, telemetry::RankEnded{.rank = 1, .code = 0, .message = ""}});
+  const std::vector<Finish> finish = all_of<Finish>(run.tell(LauncherEnded{}));
+  ASSERT_EQ(finish.size(), 1U);
+  EXPECT_EQ(finish[0].code, ExitCode::kDone);
+}
+
+TEST(Decider, HostsThatAreLostTogetherAreLeftOutTogether) {
+  SmallRun run;
+  run.hosts.push_back({.name = "c"});
+  run.begin();
+  run.connect();
+  for (int second = 0; second < 2; ++second) {
+    for (const int peer : {1, 4}) run.tell(Heard{peer, telemetry::Alive{}}, 0.5);
+  }
+  run.tell(Heard{1, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}});
+  for (const int peer : {1, 4}) run.tell(PeerGone{peer});
+  const std::vector<Launch> launches = all_of<Launch>(run.tell(Tick{}, 3));
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_EQ(launches[0].placement.text(), "a:1");
+}
+
+TEST(Decider, WhatKeepsAStartFromBeginningAnywhereIsLookedFor) {
+  SmallRun run;
+  run.begin();
+  run.tell(LauncherEnded{.signal = 0, .code = 1});
+  const std::vector<Action> actions = run.tell(Tick{}, 1);
+  ASSERT_EQ(all_of<Probe>(actions).size(), 2U);
+  EXPECT_TRUE(all_of<Launch>(actions).empty());
+  EXPECT_TRUE(all_of<Launch>(run.tell(Probed{.host = "a", .ok = true})).empty());
+  const std::vector<Launch> launches = all_of<Launch>(run.tell(Probed{.host = "b", .ok = false}));
+  ASSERT_EQ(launches.size(), 1U);
+  EXPECT_EQ(launches[0].placement.text(), "a:1");
+}
+
+TEST(Decider, AStopBetweenTwoStartsEndsTheRun) {
+  SmallRun run;
+  run.tell(Begin{.hosts = {{.name = "a"}}, .supervisor_lost = true});
+  const std::vector<Finish> finish = all_of<Finish>(run.tell(StopAsked{}));
+  ASSERT_EQ(finish.size(), 1U);
+  EXPECT_EQ(finish[0].code, ExitCode::kRequeue);
+  EXPECT_TRUE(run.tell(Tick{}, 10).empty());
+}
+
+}  // namespace
+}  // namespace trireme::supervisor

@@ -1,0 +1,285 @@
+#include "supervisor/shell.h"
+
+#include <algorithm>
+#include <csignal>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/stop_signals.h"
+
+namespace trireme::supervisor {
+namespace {
+
+constexpr double kTurn_s = 0.2;          // at most between two looks at files and the lease
+constexpr double kLauncherEnd_s = 5.0;   // for a launcher whose workers are gone, before it is ended by force
+constexpr double kProbeWithin_s = 10.0;  // of a host that does not even refuse
+constexpr PeerId kOwn = -1;              // this process as the keeper of its child
+
+constexpr std::string_view kScratch = ".launcher-";
+
+// A launcher, or the one worker process, with what it may leave.
+struct Launcher {
+  std::unique_ptr<Child> child;
+  std::string scratch;
+  Seconds force_at{};
+};
+
+struct RunningProbe {
+  std::string host;
+  std::unique_ptr<Child> child;
+  Seconds force_at;
+};
+
+void remove_scratch(Env& env, const std::string& path) {
+  if (path.empty()) return;
+  try {
+    if (!env.exists(path)) return;
+    for (const std::string& name : env.list_directory(path)) {
+      const std::string inner = join_path(path, name);
+      env.is_directory(inner) ? remove_scratch(env, inner) : env.remove_file(inner);
+    }
+    env.remove_directory(path);
+  } catch (const Error&) {
+    // What a launcher is still about to remove itself.
+  }
+}
+
+class Shell {
+ public:
+  Shell(Env& env, Log& log, checkpoint::Lease& lease, Decider& decider, const ShellOptions& options)
+      : env_(env),
+        log_(log),
+        lease_(lease),
+        decider_(decider),
+        options_(options),
+        secret_(random_secret()),
+        server_(env, options.listen(), secret_) {
+    if (!options_.hosts_file.empty()) hosts_text_ = env_.read_file(options_.hosts_file);
+  }
+
+  ShellOutcome run() {
+    catch_supervisor_signals();
+    remove_old_scratch();
+    renewed_ = env_.now();
+    decide(Begin{.hosts = options_.hosts, .supervisor_lost = lease_.taken_over()});
+    while (!finish_) turn();
+    const Summary summary = decider_.summary(env_.now());
+    end_all();
+    return {*finish_, summary};
+  }
+
+ private:
+  // Of launchers whose supervisor was killed.
+  void remove_old_scratch() {
+    for (const std::string& name : env_.list_directory(options_.out)) {
+      if (name.starts_with(kScratch)) remove_scratch(env_, join_path(options_.out, name));
+    }
+  }
+
+  void turn() {
+    std::vector<Waited> waited;
+    server_.add_waited(waited);
+    for (const Launcher* launcher : launchers()) waited.push_back({.descriptor = launcher->child->descriptor()});
+    const double until = std::min(decider_.next_tick().count - env_.now().count, kTurn_s);
+    wait_for_any(waited, Seconds{std::max(until, 0.0)});
+    hear();
+    watch_children();
+    watch_requests();
+    watch_hosts();
+    if (env_.now().count - renewed_.count >= checkpoint::kRenewEvery_s) {
+      lease_.renew();
+      renewed_ = env_.now();
+    }
+    if (env_.now().count >= decider_.next_tick().count) decide(Tick{});
+    if (options_.each_turn) options_.each_turn(env_.now());
+  }
+
+  std::vector<const Launcher*> launchers() const {
+    std::vector<const Launcher*> all;
+    if (present_) all.push_back(&*present_);
+    for (const Launcher& launcher : ending_) all.push_back(&launcher);
+    return all;
+  }
+
+  // Everything that has come is heard before time is looked at.
+  void hear() {
+    ControlServer::News news = server_.work();
+    for (PeerMessage& message : news.messages) {
+      if (const auto* hello = std::get_if<telemetry::Hello>(&message.message)) {
+        (hello->keeper ? keepers_ : ranks_).push_back(message.peer);
+      }
+      if (const auto* resumed = std::get_if<telemetry::Resumed>(&message.message)) {
+        begun_ = true;
+        gemm_flops_per_s_ = resumed->gemm_flops_per_s;
+      }
+      decide(Heard{.peer = message.peer, .message = std::move(message.message)});
+    }
+    for (PeerId peer : news.gone) {
+      std::erase(keepers_, peer);
+      std::erase(ranks_, peer);
+      decide(PeerGone{.peer = peer});
+    }
+  }
+
+  void watch_children() {
+    if (present_) {
+      if (const std::optional<ChildEnd> end = present_->child->poll()) {
+        const std::int64_t ended = incarnation_;
+        remove_scratch(env_, present_->scratch);
+        present_.reset();
+        hear();  // its last words
+        if (incarnation_ == ended) decide(LauncherEnded{.signal = end->signal, .code = end->code});
+      }
+    }
+    std::erase_if(ending_, [&](Launcher& launcher) {
+      if (env_.now().count >= launcher.force_at.count) launcher.child->signal_group(SIGKILL);
+      if (!launcher.child->poll()) return false;
+      remove_scratch(env_, launcher.scratch);
+      return true;
+    });
+    std::vector<Probed> probed;
+    std::erase_if(probes_, [&](const auto& probe) {
+      if (env_.now().count >= probe.force_at.count) probe.child->signal_group(SIGKILL);
+      const std::optional<ChildEnd> end = probe.child->poll();
+      if (end) probed.push_back({.host = probe.host, .ok = end->signal == 0 && end->code == 0});
+      return end.has_value();
+    });
+    for (const Probed& one : probed) decide(one);
+  }
+
+  void watch_requests() {
+    const StopCounts counts = stop_counts();
+    for (; seen_.preempted < counts.preempted; ++seen_.preempted) decide(StopAsked{.preempted = true});
+    for (; seen_.user < counts.user; ++seen_.user) decide(StopAsked{.preempted = false});
+    const std::string stop_file = stop_file_of(options_.out);
+    if (!env_.exists(stop_file)) return;
+    env_.remove_file(stop_file);
+    log_.info("supervisor: {} asks to stop", stop_file);
+    decide(StopAsked{.preempted = true});
+  }
+
+  void watch_hosts() {
+    if (options_.hosts_file.empty()) return;
+    std::string text;
+    try {
+      text = env_.read_file(options_.hosts_file);
+    } catch (const Error&) {
+      return;  // on its way to be replaced
+    }
+    if (text == hosts_text_) return;
+    hosts_text_ = std::move(text);
+    const Result<std::vector<Host>> hosts = parse_hosts(hosts_text_, options_.hosts_file);
+    if (!hosts) {
+      log_.warning("supervisor: {}; the hosts stay as they were", hosts.failure().sentence());
+      return;
+    }
+    decide(HostsListed{.hosts = *hosts});
+  }
+
+  void decide(const Event& event) {
+    if (finish_) return;
+    for (const Action& action : decider_.decide(event, env_.now())) {
+      std::visit([&](const auto& one) { act(one); }, action);
+    }
+  }
+
+  // ---- Actions.
+
+  void act(const Launch& launch) {
+    WorkerStart start;
+    start.layout = launch.layout;
+    start.placement = launch.placement;
+    start.incarnation = incarnation_ = lease_.begin_incarnation(options_.least_incarnation);
+    server_.begin_incarnation(incarnation_);
+    keepers_.clear();
+    ranks_.clear();
+    start.address = server_.address();
+    start.secret = secret_;
+    start.run_elapsed_s = lease_.run_elapsed_s();
+    start.begun = begun_;
+    if (launch.layout == measured_layout_) start.gemm_flops_per_s = gemm_flops_per_s_;
+    measured_layout_ = launch.layout;
+    start.scratch = join_path(env_.real_path(options_.out), fmt::format("{}{}", kScratch, incarnation_));
+    env_.make_directories(start.scratch);
+    present_ = Launcher{.child = start_child(options_.command(start)), .scratch = start.scratch};
+  }
+  void act(const SendAll& send) {
+    for (PeerId peer : send.keepers ? keepers_ : ranks_) server_.send(peer, send.message);
+  }
+  void act(const EndLauncher&) {
+    if (!present_) return;
+    present_->force_at = {env_.now().count + kLauncherEnd_s};
+    ending_.push_back(std::move(*present_));
+    present_.reset();
+  }
+  void act(const Probe& probe) {
+    if (!options_.probe) return decide(Probed{.host = probe.host, .ok = true});
+    probes_.push_back({.host = probe.host,
+                       .child = start_child(options_.probe(probe.host)),
+                       .force_at = {env_.now().count + kProbeWithin_s}});
+  }
+  void act(const Write& write) {
+    std::visit([&](auto line) { append(line); }, write.line);
+  }
+  void append(Incident incident) {
+    incident.incarnation = incarnation_;
+    incident.wall_time = env_.wall_time();
+    if (!failed_incarnation_) failed_incarnation_ = incarnation_;
+    append_incident(env_, options_.out, to_json(incident));
+  }
+  void append(Recovery recovery) {
+    recovery.incarnation = incarnation_;
+    recovery.of_incarnation = std::exchange(failed_incarnation_, std::nullopt).value_or(incarnation_ - 1);
+    recovery.wall_time = env_.wall_time();
+    append_incident(env_, options_.out, to_json(recovery));
+  }
+  void act(const Say& say) {
+    say.warning ? log_.warning("supervisor: {}", say.text) : log_.info("supervisor: {}", say.text);
+  }
+  void act(const Finish& finish) { finish_ = finish; }
+
+  // No process that this one started is left.
+  void end_all() {
+    if (present_) act(EndLauncher{});
+    const double until = env_.now().count + kLauncherEnd_s + 1;
+    while (!ending_.empty() && env_.now().count < until) {
+      std::vector<Waited> waited;
+      for (const Launcher* launcher : launchers()) waited.push_back({.descriptor = launcher->child->descriptor()});
+      wait_for_any(waited, Seconds{kTurn_s});
+      server_.work();
+      watch_children();
+    }
+  }
+
+  Env& env_;
+  Log& log_;
+  checkpoint::Lease& lease_;
+  Decider& decider_;
+  const ShellOptions& options_;
+  const std::string secret_;
+  ControlServer server_;
+  std::string hosts_text_;
+  std::int64_t incarnation_ = 0;
+  std::optional<std::int64_t> failed_incarnation_;  // whose failure has no recovery yet
+  double gemm_flops_per_s_ = 0;                     // as the present layout's leader has measured
+  plan::Layout measured_layout_;
+  bool begun_ = false;
+  std::optional<Launcher> present_;
+  std::vector<Launcher> ending_;
+  std::vector<RunningProbe> probes_;
+  std::vector<PeerId> keepers_, ranks_;
+  StopCounts seen_;
+  Seconds renewed_;
+  std::optional<Finish> finish_;
+};
+
+}  // namespace
+
+std::string stop_file_of(const std::string& out) { return join_path(out, "stop"); }
+
+ShellOutcome supervise(Env& env, Log& log, checkpoint::Lease& lease, Decider& decider, const ShellOptions& options) {
+  return Shell(env, log, lease, decider, options).run();
+}
+
+}  // namespace trireme::supervisor
