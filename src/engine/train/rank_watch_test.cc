@@ -358,6 +358,7 @@ class EndingRun : public ::testing::Test {
                   .put = [](const std::string&) {},
                   .reporter = reporter,
                   .incarnation = incarnation,
+                  .gemm_flops_per_s = 1e9,
                   .faults = parse_planned_faults(faults).or_throw()});
   }
   std::vector<std::int64_t> saved() const { return checkpoint::Store(posix_env(), checkpoints_of(out())).steps(); }
