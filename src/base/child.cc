@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -99,13 +100,15 @@ void keep_from_programs(unsigned first) {
   for (rlim_t i = first; i < limit.rlim_cur; ++i) ::fcntl(static_cast<int>(i), F_SETFD, FD_CLOEXEC);
 }
 
+// By the kernel's own calls: the library's pass over the two signals that it keeps for its threads, which a parent of
+// another kind may have left ignored.
 void reset_signals() {
-  struct sigaction action = {};
-  action.sa_handler = SIG_DFL;
-  for (int number = 1; number < NSIG; ++number) ::sigaction(number, &action, nullptr);  // some refuse: kill, stop
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  constexpr std::size_t kMaskBytes = 8;
+  const std::array<std::uint64_t, 8> zeros{};      // handler SIG_DFL, no flags, an empty mask
+  for (int number = 1; number < NSIG; ++number) {  // some refuse: kill, stop
+    ::syscall(SYS_rt_sigaction, number, zeros.data(), nullptr, kMaskBytes);
+  }
+  ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, zeros.data(), nullptr, kMaskBytes);
 }
 
 // All that the child needs, made before the fork.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/words.h"
+
 namespace trireme::cli {
 namespace {
 
@@ -10,34 +12,34 @@ using Words = std::vector<std::string>;
 constexpr const char* kVariables[] = {"TRIREME_CONTROL",     "TRIREME_SECRET",    "TRIREME_INCARNATION",
                                       "TRIREME_RUN_ELAPSED", "TRIREME_GEMM_RATE", "TRIREME_RANKS"};
 
-Words split(const std::string& text) {
+void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
+
+// A launcher with flags of its user's.
+Words launcher_words(const std::string& text) {
+  const std::vector<std::string_view> words = words_of(text);
+  return {words.begin(), words.end()};
+}
+
+// Every key of the layout as it is now, whatever a change of hosts has made of what was asked for. Where groups may be
+// is not changed by that.
+Words layout_words(const plan::Layout& layout) {
+  train::RunConfig config;
+  config.layout = layout;
   Words words;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    if (end > begin) words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+  for (const train::RunKey& key : train::run_keys()) {
+    if (!key.name.starts_with("layout.") || key.name == "layout.allow_slow_tp") continue;
+    const Json value = key.get(config);
+    add(words, {"--" + key.name, value.is_string() ? value.as_string() : value.dump()});
   }
   return words;
 }
-
-void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
 // The worker's own part: what the run was asked for, then what this start is.
 Words worker_words(const WorkerCommands& commands, const supervisor::WorkerStart& start, bool own_checkpoints) {
   Words words{commands.program, "worker", commands.file};
   const auto set = [&](const std::string& key, const std::string& value) { add(words, {"--" + key, value}); };
   for (const auto& [key, value] : commands.settings) set(key, value);
-  const plan::Layout& layout = start.layout;
-  set("layout.tp", fmt::format("{}", layout.tp));
-  set("layout.pp", fmt::format("{}", layout.pp));
-  set("layout.dp", fmt::format("{}", layout.dp));
-  set("layout.interleave", fmt::format("{}", layout.interleave));
-  set("layout.schedule", std::string(plan::schedule_name(layout.schedule)));
-  set("layout.zero", fmt::format("{}", layout.zero));
-  set("layout.reduce", std::string(plan::reduce_name(layout.reduce)));
-  set("layout.recompute", std::string(model::recompute_name(layout.recompute)));
-  set("layout.order", std::string(plan::axis_order_name(layout.order)));
-  set("layout.sequence_parallel", layout.sequence_parallel ? "true" : "false");
+  add(words, layout_words(start.layout));
   if (start.begun) set("out.overwrite", "false");
   if (start.begun && own_checkpoints) set("checkpoint.resume", "");
   if (!commands.inject.empty()) add(words, {"--inject", commands.inject});
@@ -46,7 +48,7 @@ Words worker_words(const WorkerCommands& commands, const supervisor::WorkerStart
 
 // Ranks of several hosts, one group of words after the other: ranks fill the hosts in their order.
 Words mpirun_words(const WorkerCommands& commands, const supervisor::WorkerStart& start, const Words& worker) {
-  Words words = split(commands.supervise.mpirun);
+  Words words = launcher_words(commands.supervise.mpirun);
   bool crowded = false;
   for (const supervisor::Host& host : start.placement.hosts) {
     crowded = crowded || (commands.supervise.rehearsal ? start.placement.ranks() : host.slots) > commands.cores;
@@ -71,7 +73,7 @@ Words mpirun_words(const WorkerCommands& commands, const supervisor::WorkerStart
 }
 
 Words srun_words(const WorkerCommands& commands, const supervisor::WorkerStart& start, const Words& worker) {
-  Words words = split(commands.supervise.srun);
+  Words words = launcher_words(commands.supervise.srun);
   std::string hosts;
   for (const supervisor::Host& host : start.placement.hosts) hosts += (hosts.empty() ? "" : ",") + host.name;
   const int ranks = start.placement.ranks();
@@ -108,7 +110,7 @@ ChildCommand worker_command(const WorkerCommands& commands, const supervisor::Wo
 ChildCommand probe_command(const WorkerCommands& commands, const std::string& host) {
   ChildCommand command;
   const bool slurm = commands.launcher == train::Launcher::kSrun;
-  command.arguments = split(slurm ? commands.supervise.srun : commands.supervise.mpirun);
+  command.arguments = launcher_words(slurm ? commands.supervise.srun : commands.supervise.mpirun);
   if (slurm) {
     add(command.arguments, {"--ntasks=1", "--nodes=1", "--nodelist=" + host});
   } else {

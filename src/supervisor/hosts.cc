@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/words.h"
 
 namespace trireme::supervisor {
 namespace {
 
 constexpr std::size_t kLongestName = 253;  // of a domain name
-constexpr std::string_view kBlanks = " \t\r";
 constexpr std::string_view kForms = "name:2, name:2:spare, or name slots=2 [spare]";
 
 bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
@@ -39,28 +39,6 @@ std::string shown(std::string_view text) {
     if (c < ' ' || c > '~') c = '?';
   }
   return text.size() > kMost ? result + "..." : result;
-}
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  for (;;) {
-    const std::size_t begin = text.find_first_not_of(kBlanks);
-    if (begin == std::string_view::npos) return words;
-    text.remove_prefix(begin);
-    const std::size_t end = std::min(text.find_first_of(kBlanks), text.size());
-    words.push_back(text.substr(0, end));
-    text.remove_prefix(end);
-  }
 }
 
 std::optional<int> parse_slots(std::string_view text) {

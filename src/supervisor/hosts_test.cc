@@ -6,21 +6,10 @@
 
 #include "base/check.h"
 #include "base/fake_env.h"
-#include "base/random.h"
+#include "supervisor/test_dice.h"
 
 namespace trireme::supervisor {
 namespace {
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : key_{seed, 0} {}
-  int upto(int most) { return 1 + static_cast<int>(random_bits(key_, next_++) % static_cast<std::uint32_t>(most)); }
-  bool coin() { return upto(2) == 1; }
-
- private:
-  RandomKey key_;
-  std::uint64_t next_ = 0;
-};
 
 std::string refusal(const std::string& text, const std::string& what = "") {
   const Result<std::vector<Host>> hosts = parse_hosts(text, what);

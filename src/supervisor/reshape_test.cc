@@ -7,28 +7,17 @@
 
 #include <gtest/gtest.h>
 
-#include "base/random.h"
 #include "model/parameters.h"
 #include "plan/random_layouts.h"
 #include "plan/tensor_flow.h"
 #include "planner/evaluator.h"
+#include "supervisor/test_dice.h"
 
 namespace trireme::supervisor {
 namespace {
 
 using plan::Layout;
 using plan::ScheduleKind;
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : key_{seed, 0} {}
-  int upto(int most) { return 1 + static_cast<int>(random_bits(key_, next_++) % static_cast<std::uint32_t>(most)); }
-  bool coin() { return upto(2) == 1; }
-
- private:
-  RandomKey key_;
-  std::uint64_t next_ = 0;
-};
 
 model::Config tiny_llama() {
   model::Config config{.layers = 4, .hidden = 64, .heads = 8, .kv_heads = 2, .head_dim = 8, .ffn = 192};

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/words.h"
+
 namespace trireme::train {
 namespace {
 
@@ -41,16 +43,6 @@ std::string names(const auto& list, auto name) {
 
 Failure refused(std::string_view text, std::string rule, std::string nearest = "") {
   return {.option = "inject", .value = std::string(text), .rule = std::move(rule), .nearest = std::move(nearest)};
-}
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t end = text.find(at);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 template <class T>

@@ -44,7 +44,8 @@ class SmallRun {
   // nothing else is.
   Outcome run(const Settings& more = {}, const std::function<bool(std::int64_t step)>& after_step = nullptr);
   ResolvedRun resolved(const Settings& more = {});
-  // Of all runs to come, but for what stops them. The rate of the machine is not measured: that takes longer than a run.
+  // Of all runs to come, but for what stops them. The rate of the machine is not measured: that takes longer than a
+  // run.
   TrainHooks hooks = {.stop_requested = {}, .put = [](const std::string&) {}, .gemm_flops_per_s = 1e9};
 
   // Loss and gradient norm of each step, in hex, as the metrics have them.
