@@ -26,6 +26,7 @@ supervisor::Policy policy_of(const train::RunConfig& config) {
   policy.on_straggler = supervise.stragglers == train::Stragglers::kEvict ? supervisor::OnStraggler::kEvict
                                                                           : supervisor::OnStraggler::kReport;
   policy.straggler.margin = supervise.straggler_margin;
+  policy.straggler.span = supervise.straggler_span;
   policy.patience = {.start = Seconds{config.start_deadline_s},
                      .floor = supervise.hang_floor,
                      .most = Seconds{config.deadline_s},

@@ -16,9 +16,6 @@ constexpr std::size_t kMostOpenSteps = 64;  // whose compute times are not compl
 
 constexpr Seconds kAnswerWithin{15};  // of hosts that are asked whether they are there
 
-bool reached(Seconds now, Seconds moment) { return now.count >= moment.count; }
-Seconds later(Seconds moment, Seconds by) { return {moment.count + by.count}; }
-
 // What is not done step by step: how long it takes once says little of the next time, and the small gaps between the
 // words of several ranks nothing at all.
 bool happens_once(telemetry::Phase phase) {
@@ -87,8 +84,7 @@ void Decider::State::take(const Begin& event) {
     incident.kind = FailureKind::kSupervisor;
     incident.message = "the supervisor of the start before was lost";
     incident.action = "go on";
-    ++incidents;
-    actions.push_back(Write{incident});
+    record(incident);
   }
   const std::optional<ReshapeChoice> choice = choose_now();
   if (!choice) {
@@ -165,8 +161,7 @@ void Decider::State::take(const Probed& event) {
 void Decider::State::take(const StopAsked& event) {
   const bool again = asked_to_stop;
   asked_to_stop = true;
-  asked = event.preempted ? StopReason::kPreempted : StopReason::kUser;
-  if (stage == Stage::kUp && !again) return stop(asked);
+  if (stage == Stage::kUp && !again) return stop(event.preempted ? StopReason::kPreempted : StopReason::kUser);
   const Finish ended{ExitCode::kRequeue, again ? "ended at once, without a save" : "asked to stop between two starts"};
   next = {.choice = std::nullopt, .finish = ended, .pause = {}};
   if (stage == Stage::kWaiting) return finish(ended);
@@ -210,11 +205,12 @@ void Decider::State::hear(int, const telemetry::StepDone& message) {
     patience->step_done({message.step_s});
     write(tally.step_done(message.step, {message.step_s}, now));
   }
-  std::vector<double>& times = compute[message.step];
-  times.resize(static_cast<std::size_t>(start->ranks()));
-  times[static_cast<std::size_t>(message.rank)] = std::max(message.compute_s, 1e-9);
-  if (std::ranges::all_of(times, [](double time) { return time > 0; })) look_for_stragglers(message.step);
-  if (compute.size() > kMostOpenSteps) compute.erase(compute.begin());
+  OpenStep& open = open_steps[message.step];
+  open.compute_s.resize(static_cast<std::size_t>(start->ranks()));
+  open.compute_s[static_cast<std::size_t>(message.rank)] = std::max(message.compute_s, 1e-9);
+  open.took.count = std::max(open.took.count, message.step_s);
+  if (std::ranges::all_of(open.compute_s, [](double time) { return time > 0; })) look_for_stragglers(message.step);
+  if (open_steps.size() > kMostOpenSteps) open_steps.erase(open_steps.begin());
 }
 
 void Decider::State::hear(int, const telemetry::Resumed& message) {

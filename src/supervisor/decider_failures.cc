@@ -137,12 +137,11 @@ void Decider::State::fail(Failing failing) {
   }
   Incident incident = incident_of(failing);
   fruitless.push_back(incident);
-  ++incidents;
   next = after(failing, incident);
   actions.push_back(
       Say{.warning = true,
           .text = fmt::format("{}: {}; {}", failure_name(failing.kind), incident.message, incident.action)});
-  actions.push_back(Write{incident});
+  record(incident);
   tally.failed(incident.layout_before, now);
   end_all();
   suspicions.clear();

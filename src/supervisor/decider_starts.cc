@@ -10,8 +10,6 @@
 namespace trireme::supervisor {
 namespace {
 
-Seconds later(Seconds moment, Seconds by) { return {moment.count + by.count}; }
-
 std::vector<int> stages_of(const plan::Layout& layout) {
   std::vector<int> stages;
   for (int rank = 0; rank < layout.world(); ++rank) stages.push_back(plan::coordinates_of(layout, rank).pp);
@@ -26,7 +24,7 @@ void Decider::State::launch(ReshapeChoice choice) {
   start.emplace(choice, now);
   stragglers.emplace(policy.straggler, stages_of(choice.layout));
   patience->restart();
-  compute.clear();
+  open_steps.clear();
   connected = resumed = grow = false;
   launcher_ended.reset();
   clean_since.reset();
@@ -114,9 +112,9 @@ void Decider::State::consider_growing() {
 }
 
 void Decider::State::look_for_stragglers(std::int64_t step) {
-  const std::vector<double> times = compute[step];
-  compute.erase(compute.begin(), compute.upper_bound(step));
-  for (const Straggler& slow : stragglers->add_step(step, times)) {
+  const OpenStep done = open_steps[step];
+  open_steps.erase(open_steps.begin(), open_steps.upper_bound(step));
+  for (const Straggler& slow : stragglers->add_step(step, done.compute_s, done.took)) {
     const std::string host = start->host_of(slow.rank);
     Failing failing;
     failing.kind = FailureKind::kSlow;
@@ -135,10 +133,14 @@ void Decider::State::look_for_stragglers(std::int64_t step) {
         stop(StopReason::kLeaveOut);
       }
     }
-    ++incidents;
     actions.push_back(Say{.warning = true, .text = fmt::format("{}; {}", incident.message, incident.action)});
-    actions.push_back(Write{incident});
+    record(incident);
   }
+}
+
+void Decider::State::record(const Incident& incident) {
+  ++incidents;
+  actions.push_back(Write{incident});
 }
 
 void Decider::State::write(const std::optional<Recovery>& recovery) {

@@ -10,6 +10,9 @@
 
 namespace trireme::supervisor {
 
+inline bool reached(Seconds now, Seconds moment) { return now.count >= moment.count; }
+inline Seconds later(Seconds moment, Seconds by) { return {moment.count + by.count}; }
+
 // What is known of a failure when it is decided what to do about it.
 struct Failing {
   FailureKind kind = FailureKind::kDied;
@@ -38,7 +41,11 @@ struct Decider::State {
   std::optional<Start> start;
   std::optional<Patience> patience;  // lives on over starts
   std::optional<StragglerDetector> stragglers;
-  std::map<std::int64_t, std::vector<double>> compute;  // by step, by rank; 0: not yet known
+  struct OpenStep {
+    std::vector<double> compute_s;  // by rank; 0: not yet known
+    Seconds took;                   // of the rank that took longest
+  };
+  std::map<std::int64_t, OpenStep> open_steps;
   bool connected = false;
   bool resumed = false;
   std::optional<LauncherEnded> launcher_ended;
@@ -52,8 +59,7 @@ struct Decider::State {
   std::optional<StopReason> stopping;
   Seconds stop_until;
   bool asked_to_stop = false;  // from outside: nothing is started any more
-  StopReason asked = StopReason::kPreempted;
-  bool grow = false;  // more, or better, hosts are there than the start uses
+  bool grow = false;           // more, or better, hosts are there than the start uses
 
   // What comes once nothing of a start is left.
   struct Next {
@@ -108,7 +114,8 @@ struct Decider::State {
   void stop(StopReason reason);
   void ended_in_order();
   void consider_growing();
-  void look_for_stragglers(std::int64_t step);
+  void look_for_stragglers(std::int64_t step);  // all ranks have done it
+  void record(const Incident& incident);
   void write(const std::optional<Recovery>& recovery);
   void finish(Finish finish);
 

@@ -14,15 +14,14 @@ namespace {
 constexpr double kTurn_s = 0.2;          // at most between two looks at files and the lease
 constexpr double kLauncherEnd_s = 5.0;   // for a launcher whose workers are gone, before it is ended by force
 constexpr double kProbeWithin_s = 10.0;  // of a host that does not even refuse
-constexpr PeerId kOwn = -1;              // this process as the keeper of its child
 
 constexpr std::string_view kScratch = ".launcher-";
 
-// A launcher, or the one worker process, with what it may leave.
+// What was started for a start of the workers: mpirun, srun, or the one process of all ranks.
 struct Launcher {
   std::unique_ptr<Child> child;
-  std::string scratch;
-  Seconds force_at{};
+  std::string scratch;  // directory of what it may leave
+  Seconds force_at{};   // of one that is to end
 };
 
 struct RunningProbe {
@@ -85,8 +84,12 @@ class Shell {
     wait_for_any(waited, Seconds{std::max(until, 0.0)});
     hear();
     watch_children();
-    watch_requests();
-    watch_hosts();
+    watch_signals();
+    if (env_.now().count - looked_.count >= kTurn_s) {
+      looked_ = env_.now();
+      watch_stop_file();
+      watch_hosts_file();
+    }
     if (env_.now().count - renewed_.count >= checkpoint::kRenewEvery_s) {
       lease_.renew();
       renewed_ = env_.now();
@@ -148,10 +151,13 @@ class Shell {
     for (const Probed& one : probed) decide(one);
   }
 
-  void watch_requests() {
+  void watch_signals() {
     const StopCounts counts = stop_counts();
     for (; seen_.preempted < counts.preempted; ++seen_.preempted) decide(StopAsked{.preempted = true});
     for (; seen_.user < counts.user; ++seen_.user) decide(StopAsked{.preempted = false});
+  }
+
+  void watch_stop_file() {
     const std::string stop_file = stop_file_of(options_.out);
     if (!env_.exists(stop_file)) return;
     env_.remove_file(stop_file);
@@ -159,7 +165,7 @@ class Shell {
     decide(StopAsked{.preempted = true});
   }
 
-  void watch_hosts() {
+  void watch_hosts_file() {
     if (options_.hosts_file.empty()) return;
     std::string text;
     try {
@@ -271,6 +277,7 @@ class Shell {
   std::vector<PeerId> keepers_, ranks_;
   StopCounts seen_;
   Seconds renewed_;
+  Seconds looked_;  // at files
   std::optional<Finish> finish_;
 };
 

@@ -61,10 +61,6 @@ bool Start::all_clean() const {
   return std::ranges::all_of(ranks_, [](const RankView& view) { return view.clean(); });
 }
 
-bool Start::any_ended() const {
-  return std::ranges::any_of(ranks_, [](const RankView& view) { return view.ended.has_value(); });
-}
-
 bool Start::all_gone(Seconds now) const {
   if (now.count >= gone_at_the_latest().count) return true;
   return std::ranges::all_of(

@@ -61,7 +61,6 @@ class Start {
 
   bool all_connected() const;
   bool all_clean() const;
-  bool any_ended() const;
   // No rank process of this start can still run: each has ended, or nobody that could know is left and the time has
   // passed in which it would have ended itself.
   bool all_gone(Seconds now) const;

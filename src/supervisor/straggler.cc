@@ -25,6 +25,7 @@ StragglerDetector::StragglerDetector(StragglerPolicy policy, std::vector<int> st
     : policy_(policy), warm_up_(warm_up), ranks_(stage_of.size()) {
   TRIREME_CHECK(policy.margin > 1, "margin {}", policy.margin);
   TRIREME_CHECK_GE(policy.patience, 1);
+  TRIREME_CHECK(policy.span.count >= 0, "a span of {} s", policy.span.count);
   TRIREME_CHECK_GE(warm_up, 0);
   std::map<int, std::vector<int>> ranks_of;
   for (std::size_t rank = 0; rank < stage_of.size(); ++rank) ranks_of[stage_of[rank]].push_back(static_cast<int>(rank));
@@ -35,15 +36,21 @@ StragglerDetector::StragglerDetector(StragglerPolicy policy, std::vector<int> st
   }
 }
 
-std::vector<Straggler> StragglerDetector::add_step(std::int64_t step, const std::vector<double>& compute_s) {
+std::vector<Straggler> StragglerDetector::add_step(std::int64_t step, const std::vector<double>& compute_s,
+                                                   Seconds took) {
   TRIREME_CHECK_EQ(compute_s.size(), ranks_.size());
   for (const double time : compute_s) TRIREME_CHECK(time > 0 && std::isfinite(time), "a step of {} s", time);
   if (warm_up_ > 0) {
     --warm_up_;
     return {};
   }
-  compare_in_stages(step, compute_s);
-  compare_with_own_steps(step, compute_s);
+  if (open_.compute_s.empty()) open_ = {.first_step = step, .compute_s = std::vector<double>(ranks_.size())};
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) open_.compute_s[rank] += compute_s[rank];
+  open_.took_s += took.count;
+  if (open_.took_s < policy_.span.count) return {};
+  const Span span = std::exchange(open_, {});
+  compare_in_stages(span);
+  compare_with_own_spans(span);
   std::vector<Straggler> found;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (std::optional<Straggler> straggler = judge(static_cast<int>(rank))) found.push_back(*std::move(straggler));
@@ -53,28 +60,28 @@ std::vector<Straggler> StragglerDetector::add_step(std::int64_t step, const std:
 
 bool StragglerDetector::is_slow(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).slow; }
 
-void StragglerDetector::compare_in_stages(std::int64_t step, const std::vector<double>& compute_s) {
+void StragglerDetector::compare_in_stages(const Span& span) {
   for (const std::vector<int>& members : stages_) {
     if (members.size() == 1) continue;
     std::vector<double> times;
-    for (const int rank : members) times.push_back(compute_s[static_cast<std::size_t>(rank)]);
+    for (const int rank : members) times.push_back(span.compute_s[static_cast<std::size_t>(rank)]);
     const double middle = lower_median(times);
     for (std::size_t i = 0; i < members.size(); ++i) {
-      remember(ranks_[static_cast<std::size_t>(members[i])], {.step = step, .ratio = times[i] / middle});
+      remember(ranks_[static_cast<std::size_t>(members[i])], {.step = span.first_step, .ratio = times[i] / middle});
     }
   }
 }
 
 // What slows all ranks divides out twice: a rank's time is taken as a part of the run's middle time, and its change
-// since the first steps as a part of the change in the middle of all those alone in their stages.
-void StragglerDetector::compare_with_own_steps(std::int64_t step, const std::vector<double>& compute_s) {
+// since the first spans as a part of the change in the middle of all those alone in their stages.
+void StragglerDetector::compare_with_own_spans(const Span& span) {
   std::vector<int> alone;
   for (const std::vector<int>& members : stages_) {
     if (members.size() == 1) alone.push_back(members.front());
   }
   if (alone.size() < 2) return;  // nobody to tell its slowness from everybody's
   std::vector<double> times;
-  for (const int rank : alone) times.push_back(compute_s[static_cast<std::size_t>(rank)]);
+  for (const int rank : alone) times.push_back(span.compute_s[static_cast<std::size_t>(rank)]);
   const double middle = lower_median(times);
   std::vector<double> changes;
   for (std::size_t i = 0; i < alone.size(); ++i) {
@@ -83,13 +90,13 @@ void StragglerDetector::compare_with_own_steps(std::int64_t step, const std::vec
       changes.push_back(times[i] / middle / rank.own_ratio);
       continue;
     }
-    rank.own_steps.push_back(times[i] / middle);
-    if (std::ssize(rank.own_steps) == kOwnSteps) rank.own_ratio = lower_median(std::exchange(rank.own_steps, {}));
+    rank.own_spans.push_back(times[i] / middle);
+    if (std::ssize(rank.own_spans) == kOwnSpans) rank.own_ratio = lower_median(std::exchange(rank.own_spans, {}));
   }
   if (changes.empty()) return;
   const double common = lower_median(changes);
   for (std::size_t i = 0; i < alone.size(); ++i) {
-    remember(ranks_[static_cast<std::size_t>(alone[i])], {.step = step, .ratio = changes[i] / common});
+    remember(ranks_[static_cast<std::size_t>(alone[i])], {.step = span.first_step, .ratio = changes[i] / common});
   }
 }
 
@@ -101,8 +108,8 @@ void StragglerDetector::remember(Rank& rank, Ratio ratio) const {
 std::optional<Straggler> StragglerDetector::judge(int index) {
   Rank& rank = ranks_[static_cast<std::size_t>(index)];
   const double recovered = std::sqrt(policy_.margin);
-  const auto tells = [&](const Ratio& step) {
-    return rank.slow ? step.ratio < recovered : step.ratio >= policy_.margin;
+  const auto tells = [&](const Ratio& span) {
+    return rank.slow ? span.ratio < recovered : span.ratio >= policy_.margin;
   };
   if (std::ranges::count_if(rank.window, tells) < policy_.patience) return std::nullopt;
   const auto first = std::ranges::find_if(rank.window, tells);
@@ -111,7 +118,7 @@ std::optional<Straggler> StragglerDetector::judge(int index) {
   rank.slow = !rank.slow;
   if (!rank.slow) return std::nullopt;
   std::vector<double> ratios;
-  for (const Ratio& step : telling) ratios.push_back(step.ratio);
+  for (const Ratio& span : telling) ratios.push_back(span.ratio);
   const auto others = stages_[static_cast<std::size_t>(rank.stage_index)].size() - 1;
   return Straggler{.rank = index,
                    .factor = lower_median(ratios),

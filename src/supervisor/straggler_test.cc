@@ -17,10 +17,10 @@ class Steps {
   explicit Steps(std::vector<int> stage_of, StragglerPolicy policy = {}, int warm_up = 0)
       : detector_(policy, std::move(stage_of), warm_up) {}
   // `count` steps alike; who is found in them.
-  std::vector<Straggler> take(int count, const std::vector<double>& times) {
+  std::vector<Straggler> take(int count, const std::vector<double>& times, Seconds took = {1}) {
     std::vector<Straggler> found;
     for (int i = 0; i < count; ++i) {
-      for (const Straggler& straggler : detector_.add_step(++step_, times)) found.push_back(straggler);
+      for (const Straggler& straggler : detector_.add_step(++step_, times, took)) found.push_back(straggler);
     }
     return found;
   }
@@ -144,16 +144,39 @@ TEST(Straggler, TheFirstStepsAreNotCounted) {
   EXPECT_EQ(steps.take(1, {1, 1, 9}).size(), 1U);
   Steps own({0, 1, 2}, {}, 5);  // nor in what a rank is compared with
   EXPECT_THAT(own.take(5, {1, 1, 9}), IsEmpty());
-  EXPECT_THAT(own.take(StragglerDetector::kOwnSteps, {1, 1, 1}), IsEmpty());
+  EXPECT_THAT(own.take(StragglerDetector::kOwnSpans, {1, 1, 1}), IsEmpty());
   EXPECT_EQ(own.take(10, {1, 1, 1.3}).size(), 1U);
+}
+
+TEST(Straggler, ShortStepsAreJudgedTogether) {
+  Steps steps({0, 0, 0}, {.span = {0.5}});
+  const std::vector<double> well{0.1, 0.1, 0.1};
+  const std::vector<double> slow{0.1, 0.1, 0.13};
+  EXPECT_THAT(steps.take(100, well, {0.125}), IsEmpty());
+  EXPECT_THAT(steps.take(39, slow, {0.125}), IsEmpty());  // 10 times 4 of them take half a second
+  const std::vector<Straggler> found = steps.take(1, slow, {0.125});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_DOUBLE_EQ(found[0].factor, 1.3);
+  EXPECT_EQ(found[0].since_step, 101);
+}
+
+TEST(Straggler, TwoSecondsOfAnotherProcessAreNoSlowRank) {
+  for (const double step_s : {0.01, 0.05, 0.3}) {
+    Steps steps({0, 0});
+    for (int round = 0; round < 20; ++round) {
+      EXPECT_THAT(steps.take(static_cast<int>(2 / step_s), {step_s / 2, step_s}, {step_s}), IsEmpty());
+      EXPECT_THAT(steps.take(static_cast<int>(8 / step_s), {step_s, step_s}, {step_s}), IsEmpty());
+    }
+  }
 }
 
 TEST(Straggler, RefusesWhatCannotBe) {
   EXPECT_THROW(StragglerDetector({.margin = 1}, {0}), InternalError);
   EXPECT_THROW(StragglerDetector({.patience = 0}, {0}), InternalError);
   StragglerDetector detector({}, {0, 0});
-  EXPECT_THROW(detector.add_step(1, {1}), InternalError);
-  EXPECT_THROW(detector.add_step(1, {1, 0}), InternalError);
+  EXPECT_THROW(detector.add_step(1, {1}, {1}), InternalError);
+  EXPECT_THROW(detector.add_step(1, {1, 0}, {1}), InternalError);
+  EXPECT_THROW(StragglerDetector({.span = {-1}}, {0}), InternalError);
 }
 
 }  // namespace

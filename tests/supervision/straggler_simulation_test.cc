@@ -2,6 +2,7 @@
 //
 // TRIREME_STRAGGLER_RUNS: how many runs of each kind, 200 unless it is set.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -86,6 +87,11 @@ class Cluster {
   std::vector<double> times_;
 };
 
+// A step is as long as its slowest rank.
+std::vector<Straggler> add_step(StragglerDetector& detector, std::int64_t step, const std::vector<double>& times) {
+  return detector.add_step(step, times, {*std::ranges::max_element(times)});
+}
+
 TEST(StragglerSimulation, ASlowRankIsNamedWithinTwentyStepsAndNobodyElse) {
   std::int64_t slowest = 0;
   std::int64_t sum = 0;
@@ -99,7 +105,7 @@ TEST(StragglerSimulation, ASlowRankIsNamedWithinTwentyStepsAndNobodyElse) {
     for (std::int64_t step = 1; step < begin + 200; ++step) {
       const bool is_slow = step >= begin;
       for (const Straggler& found :
-           detector.add_step(step, cluster.step(step, is_slow ? std::optional(slow) : std::nullopt))) {
+           add_step(detector, step, cluster.step(step, is_slow ? std::optional(slow) : std::nullopt))) {
         ASSERT_TRUE(is_slow && !named && found.rank == slow) << "seed " << seed << ": rank " << found.rank;
         named = step;
         factors += found.factor;
@@ -123,13 +129,42 @@ TEST(StragglerSimulation, NoiseNamesNobody) {
     Cluster cluster(1'000'000 + seed);
     StragglerDetector detector({}, cluster.stage_of());
     for (std::int64_t step = 1; step <= 10'000; ++step) {
-      for (const Straggler& found : detector.add_step(step, cluster.step(step))) {
+      for (const Straggler& found : add_step(detector, step, cluster.step(step))) {
         ADD_FAILURE() << "seed " << seed << ", step " << step << ": rank " << found.rank << " of " << cluster.ranks();
       }
     }
     rank_steps += 10'000 * cluster.ranks();
   }
   fmt::print("{} runs of 10,000 steps, {} steps of a rank: nobody named\n", runs(), rank_steps);
+}
+
+// What a machine that is shared does to runs of short steps: every 10 to 30 seconds other work takes half or more of a
+// rank's core for up to 2 seconds.
+TEST(StragglerSimulation, OtherWorkOfAMachineNamesNobody) {
+  for (std::uint64_t seed = 0; seed < runs(); ++seed) {
+    Cluster cluster(3'000'000 + seed);
+    Draws& draws = cluster.draws();
+    StragglerDetector detector({}, cluster.stage_of());
+    const double scale = 0.02 + 0.18 * draws.uniform();
+    double now = 0;
+    double begin = 10;
+    double end = begin + 2;
+    int rank = 0;
+    for (std::int64_t step = 1; step <= 10'000; ++step) {
+      if (now > end) {
+        begin = now + 10 + 20 * draws.uniform();
+        end = begin + 2 * draws.uniform();
+        rank = draws.within(0, cluster.ranks() - 1);
+      }
+      std::vector<double> times = cluster.step(step);
+      for (double& time : times) time *= scale;
+      if (now >= begin) times[static_cast<std::size_t>(rank)] *= 1.2 + 0.8 * draws.uniform();
+      for (const Straggler& found : add_step(detector, step, times)) {
+        ADD_FAILURE() << "seed " << seed << ", step " << step << ": rank " << found.rank << " of " << cluster.ranks();
+      }
+      now += *std::ranges::max_element(times);
+    }
+  }
 }
 
 // Slow for 100 steps, well for 100, and so on: named once each time, well again in between.
@@ -142,7 +177,7 @@ TEST(StragglerSimulation, AStragglerThatRecoversIsNamedOnceEachTime) {
     for (std::int64_t step = 1; step <= 1000; ++step) {
       const bool is_slow = step / 100 % 2 == 1;
       for (const Straggler& found :
-           detector.add_step(step, cluster.step(step, is_slow ? std::optional(slow) : std::nullopt, 1.5))) {
+           add_step(detector, step, cluster.step(step, is_slow ? std::optional(slow) : std::nullopt, 1.5))) {
         EXPECT_EQ(found.rank, slow) << "seed " << seed;
         ++named;
       }

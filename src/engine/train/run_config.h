@@ -44,6 +44,7 @@ struct SuperviseConfig {
   Seconds hang_floor{2};
   Stragglers stragglers = Stragglers::kReport;
   double straggler_margin = 1.2;
+  Seconds straggler_span{0.5};
   std::int64_t host_failures = 2;
   Seconds cooldown{600};
 };

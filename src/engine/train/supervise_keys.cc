@@ -72,6 +72,9 @@ std::vector<RunKey> supervise_keys() {
       number_key(
           "supervise.straggler_margin", "how much slower than its like a rank must be",
           [](RunConfig& c) -> double& { return c.supervise.straggler_margin; }, 1.01, 1e6),
+      time_key("supervise.straggler_span",
+               "shorter steps are judged together until they take as long; it must be slow in 10 of 19 of these",
+               [](RunConfig& c) -> Seconds& { return c.supervise.straggler_span; }),
       integer_key<std::int64_t>(
           "supervise.host_failures", "failures of one host within an hour that leave it out",
           [](RunConfig& c) -> std::int64_t& { return c.supervise.host_failures; }, 1, 1000),
