@@ -1,14 +1,15 @@
 // trireme drill: the user's own run, a few steps of it, once unbroken and once for each fault.
 
 #include <algorithm>
+#include <bit>
 #include <csignal>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/child.h"
 #include "base/socket.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/supervised_train.h"
@@ -24,9 +25,8 @@ struct DrillFault {
   std::string name;    // what --faults calls it
   std::string inject;  // "" : done from outside
   ExitCode exit = ExitCode::kDone;
-  int signal = 0;              // to the supervisor, once `step` is done
-  bool goes_on = true;         // to the last step, after a second start where it had ended
-  bool loses_the_run = false;  // the supervisor itself is gone
+  int signal = 0;       // to the supervisor, once `step` is done
+  bool goes_on = true;  // to the last step, after a second start where it had ended
 };
 
 struct DrillOptions {
@@ -58,7 +58,7 @@ std::vector<DrillFault> faults_of(std::int64_t steps, std::int64_t interval, int
                     .exit = ExitCode::kNoProgress,
                     .goes_on = false});
   faults.push_back({.name = "preempt", .inject = "", .exit = ExitCode::kPreempted, .signal = SIGTERM});
-  faults.push_back({.name = "supervisor", .inject = "", .signal = SIGKILL, .loses_the_run = true});
+  faults.push_back({.name = "supervisor", .inject = "", .signal = SIGKILL});
   return faults;
 }
 
@@ -67,23 +67,20 @@ std::vector<DrillFault> chosen(const std::vector<DrillFault>& all, const std::st
   std::vector<DrillFault> faults;
   std::vector<std::string> names;
   for (const DrillFault& fault : all) names.push_back(fault.name);
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string name = text.substr(begin, end - begin);
+  for (const std::string_view name : split(text, ',')) {
     const auto found = std::ranges::find(all, name, &DrillFault::name);
     if (found == all.end()) {
       throw Error(Failure{.option = "--faults",
-                          .value = name,
+                          .value = std::string(name),
                           .rule = "is no fault of a drill",
                           .nearest = fmt::format("all, {}", fmt::join(names, ", "))});
     }
     faults.push_back(*found);
-    begin = end + 1;
   }
   return faults;
 }
 
-using Curve = std::vector<std::pair<std::int64_t, std::string>>;
+using Curve = std::vector<std::pair<std::int64_t, std::uint64_t>>;  // step, bits of the loss
 
 class Drill {
  public:
@@ -130,7 +127,7 @@ class Drill {
     row.fault = fault.name;
     row.planted = !fault.inject.empty();
     row.exit_code = start_and_wait(fault.name, fault.inject, fault.signal);
-    const int expected = fault.loses_the_run ? 128 + SIGKILL : static_cast<int>(fault.exit);
+    const int expected = fault.signal == SIGKILL ? 128 + SIGKILL : static_cast<int>(fault.exit);
     row.exit_as_expected = row.exit_code == expected;
     if (fault.signal != 0 && row.exit_as_expected) {
       const int again = start_and_wait(fault.name, "", 0);
@@ -170,14 +167,8 @@ class Drill {
 
   Curve curve(const std::string& name) {
     Curve curve;
-    const std::string path = train::metrics_of(directory(name));
-    if (!env_.exists(path)) return curve;
-    const std::string text = env_.read_file(path);
-    for (std::size_t begin = 0; begin < text.size();) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      const Json line = parse_json(text.substr(begin, end - begin), path).or_throw();
-      curve.emplace_back(line.find("step")->as_integer(), line.find("loss_hex")->as_string());
-      begin = end + 1;
+    for (const telemetry::StepRecord& line : telemetry::read_steps(env_, train::metrics_of(directory(name)))) {
+      curve.emplace_back(line.step, std::bit_cast<std::uint64_t>(line.loss));
     }
     return curve;
   }

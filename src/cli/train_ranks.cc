@@ -90,8 +90,8 @@ ExitCode train_ranks(Env& env, const comm::Launch& launch, const train::Resolved
       supervised ? make_reporter(env, supervised->by, ranks, cells) : train::make_silent_reporter(ranks);
   const std::unique_ptr<train::RunWorld> world = make_run_world(launch, env, run.config);
   const bool leads = world->leads();
-  if (leads && !supervised) put(train::describe_run(run));
   const bool tells = leads && !supervised;
+  if (tells) put(train::describe_run(run));
   catch_stop_signals(tells ? "\nstopping after this step, with the model saved; a second signal ends at once\n" : "");
   train::TrainHooks hooks{.stop_requested = stop_requested,
                           .put = leads ? std::function(put) : [](const std::string&) {},

@@ -104,24 +104,19 @@ Result<StepRecord> step_record_from_json(const Json& line) {
 
 namespace {
 
-// What the whole lines of `text` say, and those of steps up to `step` themselves.
-EarlierMetrics scan(const std::string& text, const std::string& path, std::int64_t step, std::string& kept) {
-  EarlierMetrics earlier;
+// Each whole line of `text` and what it says, up to one that is torn: what follows that is not to be trusted.
+template <class Take>
+void for_each_step(const std::string& text, const std::string& path, const Take& take) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;  // cut off
+    if (end == std::string::npos) return;  // cut off
     const std::string_view line = std::string_view(text).substr(begin, end + 1 - begin);
     const Result<Json> parsed = parse_json(line, path);
     const Result<StepRecord> record = parsed ? step_record_from_json(*parsed) : parsed.failure();
-    if (!record) break;  // what follows a torn write is not to be trusted
-    earlier.incarnation = std::max(earlier.incarnation, record->incarnation);
-    if (record->step <= step) {
-      kept += line;
-      earlier.step_s += record->step_s;
-    }
+    if (!record) return;
+    take(line, *record);
     begin = end + 1;
   }
-  return earlier;
 }
 
 }  // namespace
@@ -130,15 +125,23 @@ EarlierMetrics rewind_metrics(Env& env, const std::string& path, std::int64_t st
   if (!env.exists(path)) return {};
   const std::string text = env.read_file(path);
   std::string kept;
-  const EarlierMetrics earlier = scan(text, path, step, kept);
+  EarlierMetrics earlier;
+  for_each_step(text, path, [&](std::string_view line, const StepRecord& record) {
+    earlier.incarnation = std::max(earlier.incarnation, record.incarnation);
+    if (record.step > step) return;
+    kept += line;
+    earlier.step_s += record.step_s;
+  });
   if (kept != text) env.write_file_atomically(path, kept);
   return earlier;
 }
 
-std::int64_t last_incarnation(Env& env, const std::string& path) {
-  if (!env.exists(path)) return 0;
-  std::string kept;
-  return scan(env.read_file(path), path, 0, kept).incarnation;
+std::vector<StepRecord> read_steps(Env& env, const std::string& path) {
+  std::vector<StepRecord> steps;
+  if (!env.exists(path)) return steps;
+  for_each_step(env.read_file(path), path,
+                [&](std::string_view, const StepRecord& record) { steps.push_back(record); });
+  return steps;
 }
 
 MetricsWriter::MetricsWriter(Env& env, const std::string& path) : file_(env.append_file(path)) {}

@@ -55,8 +55,8 @@ struct EarlierMetrics {
 // there twice. No file: none is made.
 EarlierMetrics rewind_metrics(Env& env, const std::string& path, std::int64_t step);
 
-// The highest incarnation of the file's lines; 0: none. Changes nothing.
-std::int64_t last_incarnation(Env& env, const std::string& path);
+// The file's whole lines, up to one that is torn; none where there is no file. Changes nothing.
+std::vector<StepRecord> read_steps(Env& env, const std::string& path);
 
 // Appends lines; each is handed to the system whole, so a killed run leaves whole lines.
 class MetricsWriter {

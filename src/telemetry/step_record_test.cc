@@ -68,5 +68,15 @@ TEST(MetricsWriter, WritesALineAStep) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
+TEST(ReadSteps, EndsAtATornLine) {
+  FakeEnv env;
+  EXPECT_TRUE(read_steps(env, "metrics.jsonl").empty());
+  const std::string line = to_json(example()).dump() + "\n";
+  for (const std::string& torn : {std::string("{\"step\": 3, "), std::string("{}\n") + line, std::string(9, '\0')}) {
+    env.write_file_atomically("metrics.jsonl", line + line + torn);
+    EXPECT_EQ(read_steps(env, "metrics.jsonl").size(), 2U) << torn;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::telemetry

@@ -8,17 +8,16 @@ Without --all every third kill of a rank, and all other cases.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import runs  # noqa: E402
-from runs import Broken, Run, expect  # noqa: E402
+from runs import Run, expect  # noqa: E402
 
 STEPS = 12
 SAVES = "--checkpoint.interval 4 --checkpoint.keep_last 2"
@@ -29,7 +28,7 @@ class Matrix:
     def __init__(self, program: str, folder: pathlib.Path):
         self.program, self.folder = program, folder
         self.baselines: dict[str, list[tuple]] = {}
-        self.recoveries: list[tuple[str, dict]] = []
+        self.figures: list[str] = []
 
     def run(self, name: str, options: str) -> Run:
         return Run(self.program, self.folder, name, f"{options} {SAVES}")
@@ -41,6 +40,15 @@ class Matrix:
             expect(run.finish() == 0, f"the unbroken run of {layout}: {run.printed()}")
             self.baselines[layout] = run.curve()
         return self.baselines[layout]
+
+    def goes_on(self, run: Run, layout: str, kind: str, ranks: list[int] | None = None) -> dict:
+        """The first failure is named so, then comes the unbroken curve."""
+        expect(run.wait() == 0, f"exit code {run.process.returncode}")
+        first = run.incidents()[0]
+        expect(first["kind"] == kind and ranks in (None, first["ranks"]), f"named {first}")
+        expect(run.curve() == self.baseline(layout), "another loss curve than the unbroken run's")
+        run.no_process_left()
+        return first
 
     def recovered(self, run: Run, layout: str, kind: str, ranks: list[int], code: int = 0, phase: str = "") -> dict:
         """One failure, named so and in time, then the unbroken curve."""
@@ -59,7 +67,9 @@ class Matrix:
         expect(len(recoveries) == 1, f"{len(recoveries)} recoveries")
         expect(0 <= recoveries[0]["steps_lost"] <= 4 + 1, f"{recoveries[0]['steps_lost']} steps lost")
         run.no_process_left()
-        self.recoveries.append((run.out.name, recoveries[0]))
+        parts = ", ".join(f"{part} {recoveries[0][part + '_s']:.2f}"
+                          for part in ["end", "wait", "launch", "load", "repeat", "next"])
+        self.figures.append(f"recovery of {run.out.name}: {recoveries[0]['steps_lost']} steps lost; seconds: {parts}")
         return first
 
 
@@ -83,57 +93,36 @@ def kill_cases() -> list[tuple[str, object]]:
 def stopped_rank(matrix: Matrix, name: str) -> None:
     layout = "--layout.dp 3"
     run = matrix.run(name, f"{layout} --supervise.launcher mpirun --inject stop:rank=1,step=7").start()
-    expect(run.wait() == 0, f"exit code {run.process.returncode}")
-    first = run.incidents()[0]
-    expect(first["kind"] == "hung" and first["ranks"] == [1], f"named {first}")
+    first = matrix.goes_on(run, layout, "hung", [1])
     expect(first["detected_after_s"] < 6, f"detected after {first['detected_after_s']} s")
-    expect(run.curve() == matrix.baseline(layout), "another loss curve")
-    run.no_process_left()
 
 
 def stuck_rank(matrix: Matrix, name: str) -> None:
     """Its process goes on saying that it lives."""
     layout = "--layout.tp 2 --layout.dp 2"
     run = matrix.run(name, f"{layout} --supervise.launcher mpirun --inject hang:rank=3,step=7,phase=backward").start()
-    expect(run.wait() == 0, f"exit code {run.process.returncode}")
-    first = run.incidents()[0]
-    expect(first["kind"] == "hung" and first["ranks"] == [3], f"named {first}")
-    expect(run.curve() == matrix.baseline(layout), "another loss curve")
-    run.no_process_left()
+    matrix.goes_on(run, layout, "hung", [3])
 
 
 def stuck_thread(matrix: Matrix, name: str) -> None:
     layout = "--layout.dp 3"
     run = matrix.run(name, f"{layout} --inject hang:rank=2,step=7,phase=reduce").start()
-    expect(run.wait() == 0, f"exit code {run.process.returncode}")
-    first = run.incidents()[0]
-    expect(first["kind"] == "hung" and first["ranks"] == [2], f"named {first}")
-    expect(run.curve() == matrix.baseline(layout), "another loss curve")
-    run.no_process_left()
+    matrix.goes_on(run, layout, "hung", [2])
 
 
 def both_of_a_host(matrix: Matrix, name: str) -> None:
     layout = "--layout.tp 2 --layout.dp 2"
     run = matrix.run(name, f"{layout} --supervise.hosts a:2,b:2 --supervise.rehearsal true "
                            "--inject kill:rank=2,step=7;kill:rank=3,step=7").start()
-    expect(run.wait() == 0, f"exit code {run.process.returncode}")
-    failures = run.incidents()
-    expect(failures[0]["kind"] == "died" and failures[0]["host"] == "b", f"named {failures[0]}")
-    expect(run.curve() == matrix.baseline(layout), "another loss curve")
-    run.no_process_left()
+    first = matrix.goes_on(run, layout, "died")
+    expect(first["host"] == "b", f"named {first}")
 
 
 def supervisor_killed(matrix: Matrix, name: str) -> None:
     layout = "--layout.dp 3"
     run = matrix.run(name, f"{layout} --supervise.launcher mpirun --train.steps 12").start("--inject slow:rank=0,step=6,factor=20")
     run.until_step(7)
-    run.process.kill()
-    run.process.wait()
-    killed = time.monotonic()
-    while run.workers() and time.monotonic() - killed < 5:
-        time.sleep(0.02)
-    took = time.monotonic() - killed
-    expect(took < 2.0, f"workers ended after {took:.2f} s")
+    run.kill_supervisor(2.0)
     expect(run.finish() == 0, f"exit code {run.process.returncode}")
     expect(run.incidents()[0]["kind"] == "supervisor", f"named {run.incidents()[0]}")
     expect(run.curve() == matrix.baseline(layout), "another loss curve")
@@ -163,11 +152,8 @@ def silent_exit(matrix: Matrix, name: str) -> None:
 def disk_full_once(matrix: Matrix, name: str) -> None:
     layout = "--layout.dp 3"
     run = matrix.run(name, f"{layout} --supervise.launcher mpirun --inject disk-full:rank=1,step=8").start()
-    expect(run.wait() == 0, f"exit code {run.process.returncode}")
-    first = run.incidents()[0]
-    expect(first["kind"] == "failed" and first["code"] == 79, f"named {first}")
-    expect(run.curve() == matrix.baseline(layout), "another loss curve")
-    run.no_process_left()
+    first = matrix.goes_on(run, layout, "failed")
+    expect(first["code"] == 79, f"named {first}")
 
 
 def disk_full_for_good(matrix: Matrix, name: str) -> None:
@@ -197,11 +183,8 @@ def no_whole_checkpoint(matrix: Matrix, name: str) -> None:
 def nan_once(matrix: Matrix, name: str) -> None:
     layout = "--layout.dp 3"
     run = matrix.run(name, f"{layout} --supervise.launcher mpirun --inject nan:rank=1,step=7").start()
-    expect(run.wait() == 0, f"exit code {run.process.returncode}")
-    first = run.incidents()[0]
-    expect(first["kind"] == "failed" and first["code"] == 72, f"named {first}")
-    expect(run.curve() == matrix.baseline(layout), "another loss curve")
-    run.no_process_left()
+    first = matrix.goes_on(run, layout, "failed")
+    expect(first["code"] == 72, f"named {first}")
 
 
 def nan_for_good(matrix: Matrix, name: str) -> None:
@@ -265,12 +248,12 @@ def two_at_once(matrix: Matrix, name: str) -> None:
 
 def slowed(matrix: Matrix, name: str) -> None:
     run = Run(matrix.program, matrix.folder, name,
-              "--layout.dp 2 --supervise.launcher mpirun --train.steps 60 --train.global_batch 96 "
-              "--checkpoint.interval 100 --inject slow:rank=1,step=20,factor=2").start()
+              "--layout.dp 2 --supervise.launcher mpirun --train.steps 45 --train.global_batch 384 "
+              "--checkpoint.interval 100 --supervise.straggler_span 0.1s --inject slow:rank=1,step=15,factor=2").start()
     expect(run.wait() == 0, f"exit code {run.process.returncode}")
     slow = [line for line in run.incidents() if line["kind"] == "slow"]
     expect(len(slow) == 1 and slow[0]["ranks"] == [1], f"named {run.incidents()}")
-    expect(slow[0]["step"] <= 41, f"named in step {slow[0]['step']}")
+    expect(slow[0]["step"] <= 36, f"named in step {slow[0]['step']}")
     run.no_process_left()
 
 
@@ -289,27 +272,13 @@ def main() -> int:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     cases = CASES if options.all or options.only else CASES[::3]
-    cases = cases + [(case.__name__.replace("_", "-"), case) for case in OTHERS]
-    cases = [(name, case) for name, case in cases if options.only in name]
-    failed = 0
+    cases = [(name, case) for name, case in cases + runs.named(OTHERS) if options.only in name]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         runs.make_data(options.program, folder, STEPS)
         matrix = Matrix(options.program, folder)
-        for case_name, case in cases:
-            begun = time.monotonic()
-            try:
-                case(matrix, case_name)
-                print(f"{case_name}: well, {time.monotonic() - begun:.1f} s", flush=True)
-            except (Broken, IndexError, KeyError, OSError) as broken:
-                failed += 1
-                log = folder / f"{case_name}.log"
-                print(f"{case_name}: {broken!r}\n{log.read_text()[-6000:] if log.exists() else ''}", flush=True)
-        for case_name, recovery in matrix.recoveries:
-            parts = ", ".join(f"{part} {recovery[part + '_s']:.2f}" for part in ["end", "wait", "launch", "load", "repeat", "next"])
-            print(f"recovery of {case_name}: {recovery['steps_lost']} steps lost; seconds: {parts}")
-    print(f"{len(cases) - failed} of {len(cases)} cases well")
-    return 1 if failed else 0
+        bound = [(name, functools.partial(case, matrix, name)) for name, case in cases]
+        return runs.run_cases(folder, bound, matrix.figures)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ machine cannot make namespaces (which test runners take for skipped).
 
 import argparse
 import contextlib
+import functools
 import os
 import pathlib
 import re
@@ -350,13 +351,7 @@ def supervisor_killed(field: Field) -> str:
     run = field.run("supervisor-killed").start(prefix=field.on(0))
     with Watch(run) as watch:
         run.until_step(EVERY + 2)
-        run.process.kill()
-        run.process.wait()
-        killed = time.monotonic()
-        while run.workers() and time.monotonic() - killed < 5:
-            time.sleep(0.02)
-        took = time.monotonic() - killed
-        expect(took < 2.5, f"workers ended after {took:.2f} s")
+        took = run.kill_supervisor(2.5)
         gone = field.nothing_runs(5)
         run.start(prefix=field.on(0))
         whole(field, run)
@@ -371,25 +366,6 @@ CASES = [unbroken, cut_off, first_rank_cut_off, two_cut_off, not_there_at_the_st
          supervisor_killed]
 
 
-def all_cases(field: Field, cases: list) -> int:
-    field.measure()
-    failed = 0
-    for case in cases:
-        name = case.__name__.replace("_", "-")
-        begun = time.monotonic()
-        try:
-            told = case(field)
-            print(f"{name}: well, {time.monotonic() - begun:.1f} s: {told}", flush=True)
-        except (Broken, IndexError, KeyError, OSError, ValueError) as broken:
-            failed += 1
-            log = field.folder / f"{name}.log"
-            out = field.folder / name / "incidents.jsonl"
-            print(f"{name}: {broken!r}\n{log.read_text()[-3000:] if log.exists() else ''}"
-                  f"{out.read_text() if out.exists() else ''}", flush=True)
-    print(f"{len(cases) - failed} of {len(cases)} cases well")
-    return 1 if failed else 0
-
-
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what it has made is taken down then, too
     parser = argparse.ArgumentParser()
@@ -397,7 +373,7 @@ def main() -> int:
     parser.add_argument("mpirun")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    cases = [case for case in CASES if options.only.replace("-", "_") in case.__name__]
+    cases = [(name, case) for name, case in runs.named(CASES) if options.only in name]
     with tempfile.TemporaryDirectory() as name:
         try:
             field = Field(options, pathlib.Path(name))
@@ -405,7 +381,8 @@ def main() -> int:
             print(f"skipped: no network namespaces here: {lacking}")
             return SKIPPED
         try:
-            return all_cases(field, cases)
+            field.measure()
+            return runs.run_cases(field.folder, [(name, functools.partial(case, field)) for name, case in cases])
         finally:
             field.close()
 

@@ -8,13 +8,13 @@ Without --all one run of each kind.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import signal
 import statistics
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import runs  # noqa: E402
@@ -193,9 +193,9 @@ def returns_after_cooldown(shapes: Shapes, name: str) -> None:
     shapes.tell(f"{name}: losses at most {worst:.2g} apart")
 
 
-SLOW_BATCH, SLOW_FROM = 96, 20
+SLOW_BATCH, SLOW_FROM = 384, 20
 LARGER = f"--train.global_batch {SLOW_BATCH} --checkpoint.interval 1000"  # steps long enough to measure
-SLOW = f"{LARGER} --train.steps 60"
+SLOW = f"{LARGER} --train.steps 60 --supervise.straggler_span 0.1s"
 
 
 def slow_attempts(shapes: Shapes, name: str, hosts: str, ranks: int, left: int, well) -> None:
@@ -305,26 +305,13 @@ def main() -> int:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     chosen = CASES + (OTHERS if options.all or options.only else [])
-    cases = [(case.__name__.replace("_", "-"), case) for case in chosen]
-    cases = [(name, case) for name, case in cases if options.only in name]
-    failed = 0
+    cases = [(name, case) for name, case in runs.named(chosen) if options.only in name]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         runs.make_data(options.program, folder, STEPS, BATCH)
         shapes = Shapes(options.program, options.mpirun, folder)
-        for case_name, case in cases:
-            begun = time.monotonic()
-            try:
-                case(shapes, case_name)
-                print(f"{case_name}: well, {time.monotonic() - begun:.1f} s", flush=True)
-            except (Broken, IndexError, KeyError, ValueError, OSError) as broken:
-                failed += 1
-                log = folder / f"{case_name}.log"
-                print(f"{case_name}: {broken!r}\n{log.read_text()[-6000:] if log.exists() else ''}", flush=True)
-        for figure in shapes.figures:
-            print(figure)
-    print(f"{len(cases) - failed} of {len(cases)} cases well")
-    return 1 if failed else 0
+        bound = [(name, functools.partial(case, shapes, name)) for name, case in cases]
+        return runs.run_cases(folder, bound, shapes.figures)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,18 @@ class Run:
     def curve(self) -> list[tuple]:
         return [(line["step"], line["loss_hex"], line["grad_norm_hex"]) for line in self.metrics()]
 
+    def kill_supervisor(self, within: float) -> float:
+        """And nothing of it is left after that many seconds; after how many."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        killed = time.monotonic()
+        while self.workers() and time.monotonic() - killed < 2 * within:
+            time.sleep(0.02)
+        took = time.monotonic() - killed
+        expect(took < within, f"workers ended after {took:.2f} s")
+        return took
+
     def printed(self) -> str:
         return self.log.read_text()
 
@@ -127,6 +139,31 @@ class Run:
         """Every start but the first went on from a checkpoint, with the step after it; no step is missing."""
         steps = [line["step"] for line in self.metrics()]
         expect(steps == list(range(1, len(steps) + 1)), f"steps {steps}")
+
+
+def named(cases: list) -> list[tuple]:
+    """Functions with their names, as a command line has them."""
+    return [(case.__name__.replace("_", "-"), case) for case in cases]
+
+
+def run_cases(folder: pathlib.Path, cases: list[tuple], figures: list[str] = []) -> int:
+    """Each with its name; what one gives back is told. A case that fails shows its run's log and incidents. Exit code."""
+    failed = 0
+    for name, case in cases:
+        begun = time.monotonic()
+        try:
+            told = case()
+            print(f"{name}: well, {time.monotonic() - begun:.1f} s{': ' + told if told else ''}", flush=True)
+        except (Broken, IndexError, KeyError, ValueError, OSError) as broken:
+            failed += 1
+            print(f"{name}: {broken!r}", flush=True)
+            for path in [folder / f"{name}.log", folder / name / "incidents.jsonl"]:
+                if path.exists():
+                    print(path.read_text()[-6000:], flush=True)
+    for figure in figures:
+        print(figure)
+    print(f"{len(cases) - failed} of {len(cases)} cases well")
+    return 1 if failed else 0
 
 
 def make_data(program: str, folder: pathlib.Path, steps: int, global_batch: int = 24) -> None:

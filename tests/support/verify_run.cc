@@ -35,7 +35,7 @@ void VerifyRun::use_config(const model::Config& config) {
 train::ResolvedRun VerifyRun::resolved(const Settings& more) {
   Settings settings{{"model.config", "config.json"}, {"data.train", "data/train.bin"}, {"train.steps", "3"},
                     {"train.sequence", "16"},        {"train.global_batch", "8"},      {"train.micro_batch", "1"},
-                    {"train.threads", "1"},          {"out.directory", "out"},         {"train.deadline", "20"}};
+                    {"train.threads", "1"},          {"out.directory", "out"},         {"train.deadline", "60"}};
   settings.insert(settings.end(), more.begin(), more.end());
   return train::resolve_run(env_, train::make_run_config(Json::object(), settings).or_throw());
 }

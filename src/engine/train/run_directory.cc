@@ -119,7 +119,10 @@ std::int64_t incarnation_seen(Env& env, const std::string& out) {
     const Result<checkpoint::Manifest> manifest = checkpoint::Reader::open_manifest(env, store.path_of(step));
     if (manifest) seen = std::max(seen, manifest->progress.incarnation);
   }
-  return std::max(seen, telemetry::last_incarnation(env, metrics_of(out)));
+  for (const telemetry::StepRecord& line : telemetry::read_steps(env, metrics_of(out))) {
+    seen = std::max(seen, line.incarnation);
+  }
+  return seen;
 }
 
 DirectoryClaim::DirectoryClaim(Env& env, const RunConfig& config, std::optional<std::int64_t> supervised,
