@@ -281,7 +281,7 @@ void bench_loss_and_optimizer(int rounds) {
         [&](CpuKernels& k) { k.softmax_sum(logits.view(), most.view(), targets, 0, sums.view(), chosen.view()); }},
        {"cross_entropy_backward", 2 * kBytes,
         [&](CpuKernels& k) { k.cross_entropy_backward(logits.view(), most.view(), sums.view(), targets, 0, 1.0); }},
-       {"adamw", 28.0 * kWeights, [&](CpuKernels& k) { k.adamw(step, w.view(), g.view(), m.view(), v.view()); }},
+       {"adamw", 28.0 * kWeights, [&](CpuKernels& k) { k.adamw(step, w.view(), g.view(), m.view(), v.view(), {}); }},
        {"square_blocks", 4.0 * kWeights, [&](CpuKernels& k) { k.square_blocks(g.view(), sums_of_blocks); }},
        {"add (gradients)", 12.0 * kWeights, [&](CpuKernels& k) { k.add(w.view(), g.view()); }}},
       rounds);

@@ -75,6 +75,22 @@ std::uint16_t f32_to_bf16(float value) {
 
 float bf16_to_f32(std::uint16_t value) { return std::bit_cast<float>(std::uint32_t{value} << 16); }
 
+template <float (*kWiden)(std::uint16_t)>
+void widen_all(std::span<const std::byte> raw, std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::uint16_t narrow = 0;
+    std::memcpy(&narrow, raw.data() + 2 * i, sizeof narrow);
+    out[i] = kWiden(narrow);
+  }
+}
+template <std::uint16_t (*kNarrow)(float)>
+void narrow_all(std::span<const float> values, std::span<std::byte> raw) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint16_t element = kNarrow(values[i]);
+    std::memcpy(raw.data() + 2 * i, &element, sizeof element);
+  }
+}
+
 void check_conversion(DType dtype, std::size_t raw_bytes, std::size_t elements) {
   TRIREME_CHECK(converts_to_f32(dtype), "{} does not convert to F32", dtype_name(dtype));
   TRIREME_CHECK_EQ(raw_bytes, elements * static_cast<std::size_t>(dtype_size(dtype)));
@@ -103,12 +119,7 @@ void convert_to_f32(DType dtype, std::span<const std::byte> raw, std::span<float
     std::memcpy(out.data(), raw.data(), raw.size());
     return;
   }
-  float (*const widen)(std::uint16_t) = dtype == DType::kBF16 ? bf16_to_f32 : f16_to_f32;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t narrow = 0;
-    std::memcpy(&narrow, raw.data() + 2 * i, sizeof narrow);
-    out[i] = widen(narrow);
-  }
+  return dtype == DType::kBF16 ? widen_all<bf16_to_f32>(raw, out) : widen_all<f16_to_f32>(raw, out);
 }
 
 void convert_from_f32(DType dtype, std::span<const float> values, std::span<std::byte> raw) {
@@ -118,11 +129,7 @@ void convert_from_f32(DType dtype, std::span<const float> values, std::span<std:
     std::memcpy(raw.data(), values.data(), raw.size());
     return;
   }
-  std::uint16_t (*const narrow)(float) = dtype == DType::kBF16 ? f32_to_bf16 : f32_to_f16;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint16_t element = narrow(values[i]);
-    std::memcpy(raw.data() + 2 * i, &element, sizeof element);
-  }
+  return dtype == DType::kBF16 ? narrow_all<f32_to_bf16>(values, raw) : narrow_all<f32_to_f16>(values, raw);
 }
 
 }  // namespace trireme

@@ -203,6 +203,11 @@ class Parser {
     const Json& elapsed = member(object, "elapsed_s", "number");
     progress.elapsed_s = elapsed.is_number() ? elapsed.as_number() : 0.0;
     if (progress.elapsed_s < 0.0) refuse("\"elapsed_s\" is negative");
+    if (object.find("loss_scale") == nullptr) return;
+    const Json& scale = member(object, "loss_scale", "number");
+    progress.loss_scale = scale.is_number() ? scale.as_number() : 0.0;
+    if (progress.loss_scale < 1.0) refuse("\"loss_scale\" is below 1");
+    progress.good_steps = integer(object, "good_steps", 0);
   }
 
   void read_file(const Json& object, std::vector<StoredFile>& files) {
@@ -312,12 +317,17 @@ class Parser {
 }  // namespace
 
 Json to_json(const Progress& progress) {
-  return Json::object({{"step", progress.step},
-                       {"samples", progress.samples},
-                       {"tokens", progress.tokens},
-                       {"incarnation", progress.incarnation},
-                       {"failures", progress.failures},
-                       {"elapsed_s", progress.elapsed_s}});
+  Json json = Json::object({{"step", progress.step},
+                            {"samples", progress.samples},
+                            {"tokens", progress.tokens},
+                            {"incarnation", progress.incarnation},
+                            {"failures", progress.failures},
+                            {"elapsed_s", progress.elapsed_s}});
+  if (progress.loss_scale > 0) {
+    json["loss_scale"] = progress.loss_scale;
+    json["good_steps"] = progress.good_steps;
+  }
+  return json;
 }
 
 const StoredState* Manifest::find(std::string_view name, plan::StateKind kind) const {

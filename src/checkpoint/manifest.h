@@ -27,6 +27,8 @@ struct Progress {
   std::int64_t incarnation = 0;  // of the run, from 1: how often it was started
   std::int64_t failures = 0;     // starts that went on after an end without a save
   double elapsed_s = 0.0;        // trained for, over all incarnations
+  double loss_scale = 0.0;       // of the next step, of an fp16 run; 0: of another
+  std::int64_t good_steps = 0;   // since that last changed
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 

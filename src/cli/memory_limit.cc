@@ -53,6 +53,7 @@ std::vector<std::string> fitting_layouts(Env& env, const train::ResolvedRun& run
       planner::make_problem(run.plan.table.config, cluster_of(run.config.layout.world(), limit), batch.global_batch,
                             batch.sequence, run.plan.inputs.compute, planner::default_calibration(), "trireme")
           .or_throw();
+  if (run.plan.inputs.fp32_gradients) planner::keep_gradients_in_fp32(problem);
   problem.framework.context = Bytes{};  // the limit is of what the ledger books
   problem.framework.fragmentation = 0;
   planner::Evaluator evaluator(problem);

@@ -187,12 +187,12 @@ void RunFlags::declare(Command& command) {
 }
 
 DType RunFlags::compute() const {
-  if (precision == "bf16") return DType::kBF16;
-  if (precision == "fp32") {
-    if (fp32_gradients) refuse("--fp32-gradients", "", "gradients of an fp32 run are fp32", "leave it out");
-    return DType::kF32;
+  const Result<DType> compute = plan::parse_precision(precision);
+  if (!compute) refuse("--precision", precision, compute.failure().rule, compute.failure().nearest);
+  if (fp32_gradients && !is_narrow(*compute)) {
+    refuse("--fp32-gradients", "", "gradients of an fp32 run are fp32", "leave it out");
   }
-  refuse("--precision", precision, "is not known", "bf16, fp32");
+  return *compute;
 }
 
 planner::Calibration RunFlags::read_calibration(Env& env) const {
@@ -236,10 +236,7 @@ planner::Problem RunFlags::problem(Env& env, const model::Config& config, const 
     throw Error(failure);
   }
   planner::Problem problem = *std::move(made);
-  if (fp32_gradients) {
-    problem.inputs.fp32_gradients = true;
-    problem.element.gradient = static_cast<double>(dtype_size(plan::gradient_dtype(problem.inputs)));
-  }
+  if (fp32_gradients) planner::keep_gradients_in_fp32(problem);
   return problem;
 }
 

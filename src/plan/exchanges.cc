@@ -28,6 +28,7 @@ class Walk {
         widths_(local_widths(table.config, layout, batch)),
         element_(dtype_size(inputs.compute)),
         gradient_element_(dtype_size(gradient_dtype(inputs))),
+        term_element_(dtype_size(state_dtype(inputs))),
         masked_targets_(inputs.masked_targets),
         exchanges_(unit_exchanges(table.config, layout)),
         program_(std::move(program)),
@@ -149,7 +150,7 @@ class Walk {
     }
     const std::int64_t rows = logit_rows(batch_), each = step.size == FlowSize::kBlockRows ? 1 : 2;
     for (std::int64_t row = 0; row < widths_.tokens; row += rows) {
-      over(CommunicationGroup::kTensor, collective, each * std::min(rows, widths_.tokens - row), element_);
+      over(CommunicationGroup::kTensor, collective, each * std::min(rows, widths_.tokens - row), term_element_);
     }
   }
 
@@ -160,6 +161,7 @@ class Walk {
   model::LocalWidths widths_;
   std::int64_t element_;
   std::int64_t gradient_element_;
+  std::int64_t term_element_;  // of the softmax
   bool masked_targets_;
   std::array<UnitFlow, 3> exchanges_;
   RankProgram program_;

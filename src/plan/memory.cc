@@ -7,6 +7,9 @@
 namespace trireme::plan {
 namespace {
 
+constexpr std::pair<DType, std::string_view> kPrecisions[] = {
+    {DType::kF32, "fp32"}, {DType::kBF16, "bf16"}, {DType::kF16, "fp16"}};
+
 struct StaticKindName {
   StaticKind kind;
   std::string_view name;
@@ -30,8 +33,8 @@ constexpr StaticKindName kStaticKinds[] = {
 };
 
 void check_compute(const RunInputs& inputs) {
-  TRIREME_CHECK(inputs.compute == DType::kF32 || inputs.compute == DType::kF64 || inputs.compute == DType::kBF16,
-                "no sizes for a {} run", dtype_name(inputs.compute));
+  const DType wide = wide_dtype(inputs.compute);
+  TRIREME_CHECK(wide == DType::kF32 || wide == DType::kF64, "no sizes for a {} run", dtype_name(inputs.compute));
 }
 
 class StaticList {
@@ -136,11 +139,25 @@ bool frees(Op op) {
 
 }  // namespace
 
-DType gradient_dtype(const RunInputs& inputs) {
-  return inputs.compute == DType::kBF16 && inputs.fp32_gradients ? DType::kF32 : inputs.compute;
+Result<DType> parse_precision(std::string_view text) {
+  for (const auto& [compute, word] : kPrecisions) {
+    if (word == text) return compute;
+  }
+  return Failure{
+      .option = "precision", .value = std::string(text), .rule = "is not known", .nearest = "fp32, bf16, fp16"};
 }
-DType state_dtype(const RunInputs& inputs) { return inputs.compute == DType::kF64 ? DType::kF64 : DType::kF32; }
-bool has_master_weights(const RunInputs& inputs) { return inputs.compute == DType::kBF16; }
+std::string_view precision_name(DType compute) {
+  for (const auto& [known, word] : kPrecisions) {
+    if (known == compute) return word;
+  }
+  TRIREME_CHECK(false, "no word for {}", dtype_name(compute));
+}
+
+DType gradient_dtype(const RunInputs& inputs) {
+  return inputs.fp32_gradients ? wide_dtype(inputs.compute) : inputs.compute;
+}
+DType state_dtype(const RunInputs& inputs) { return wide_dtype(inputs.compute); }
+bool has_master_weights(const RunInputs& inputs) { return is_narrow(inputs.compute); }
 
 std::int64_t accumulator_elements(const ShardUnit& unit, const Layout& layout) {
   const bool sharded = layout.zero >= 2 && layout.reduce == ReduceWhen::kMicrobatch;

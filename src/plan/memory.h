@@ -21,8 +21,8 @@ enum class Backend { kThreads, kMessages };
 // What the prediction needs to know of the run beyond model, layout and batch.
 struct RunInputs {
   int threads = 1;                            // compute threads of a rank: attention's scratch is a strip a thread
-  DType compute = DType::kF32;                // weights and activations: kF32, kBF16, or kF64 (the reference run)
-  bool fp32_gradients = false;                // kBF16: gradients in fp32 (18 bytes a parameter instead of 16)
+  DType compute = DType::kF32;                // weights and activations: kF32, kBF16, kF16, or kF64 (reference run)
+  bool fp32_gradients = false;                // narrow compute: gradients in fp32 (18 bytes a parameter, not 16)
   std::int64_t evaluation_micro_batches = 0;  // > 0: validation passes happen between steps
   bool masked_targets = false;                // some targets bear no loss, so replicas count those that do
   Backend backend = Backend::kThreads;
@@ -30,7 +30,12 @@ struct RunInputs {
   std::vector<int> host_of = {};  // by world rank, the number of its host; empty: all on one. For kHierarchical alone
 };
 
-// Types beside the compute type. kBF16 keeps fp32 master weights and moments; statistics, loss and scratch are fp32.
+// The words for it: "fp32", "bf16", "fp16".
+Result<DType> parse_precision(std::string_view text);
+std::string_view precision_name(DType compute);
+
+// Types beside the compute type. Narrow ones keep fp32 master weights and moments; statistics, loss and scratch are
+// fp32.
 DType gradient_dtype(const RunInputs& inputs);  // accumulators, buckets and the wire
 DType state_dtype(const RunInputs& inputs);     // moments, statistics, logits, scratch
 bool has_master_weights(const RunInputs& inputs);

@@ -4,6 +4,7 @@
 
 #include "base/attention_tile.h"
 #include "base/check.h"
+#include "base/narrow_scratch.h"
 
 namespace trireme::plan {
 namespace {
@@ -52,6 +53,10 @@ Bytes workspace_bytes(const model::Config& config, const Layout& layout, const B
   TRIREME_CHECK(false, "unit kind {}", static_cast<int>(unit));
 }
 
+Bytes kernel_scratch_bytes(const RunInputs& inputs) {
+  return is_narrow(inputs.compute) ? scratch(1, narrow_scratch_elements(), inputs) : Bytes{};
+}
+
 Bytes norm_scratch_bytes() { return allocation_size(Bytes{kNormPiece / kScalarBlock * dtype_size(DType::kF64)}); }
 
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
@@ -66,7 +71,7 @@ Bytes workspace_bytes(const model::Config& config, const Layout& layout, const B
       }
     }
   }
-  return rotary_table_bytes(config, batch, inputs) + most;
+  return rotary_table_bytes(config, batch, inputs) + kernel_scratch_bytes(inputs) + most;
 }
 
 }  // namespace trireme::plan

@@ -26,7 +26,10 @@ inline constexpr std::int64_t kNormPiece = 1 << 20;
 Bytes norm_scratch_bytes();
 // Cosines and sines of every position: [sequence, head_dim], at the start of the slab; none without rotary positions.
 Bytes rotary_table_bytes(const model::Config& config, const Batch& batch, const RunInputs& inputs);
-// The whole slab of a rank: the rotary table, and the largest of all passes of its units and of the norm's scratch.
+// What the kernels keep for products of narrow operands (base/narrow_scratch.h), behind that; none in F32 and F64.
+Bytes kernel_scratch_bytes(const RunInputs& inputs);
+// The whole slab of a rank: the rotary table, the kernels' scratch, and the largest of all passes of its units and of
+// the norm's scratch.
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
                       int rank);
 

@@ -59,6 +59,11 @@ Result<Problem> make_problem(const model::Config& config, const cluster::Cluster
   return problem;
 }
 
+void keep_gradients_in_fp32(Problem& problem) {
+  problem.inputs.fp32_gradients = true;
+  problem.element.gradient = static_cast<double>(dtype_size(plan::gradient_dtype(problem.inputs)));
+}
+
 UnitElements unit_elements(const Problem& problem, int tp) {
   // One layer stands for all; a padded vocabulary is a larger one.
   model::Config config = problem.config;

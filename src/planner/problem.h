@@ -43,6 +43,9 @@ Result<Problem> make_problem(const model::Config& config, const cluster::Cluster
                              std::int64_t sequence, DType compute, const Calibration& calibration,
                              const std::string& framework);
 
+// Of a problem in a narrow type: its gradients are fp32, whatever its framework does.
+void keep_gradients_in_fp32(Problem& problem);
+
 // Elements of flat shard units (plan/slices.h) on the tensor rank that holds most, before the padding to dp.
 struct UnitElements {
   std::int64_t embedding = 0;

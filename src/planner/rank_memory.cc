@@ -127,7 +127,9 @@ FixedBuffers fixed_buffers(const Problem& problem, int tp, bool sequence_paralle
       most = std::max(most, plan::workspace_bytes(problem.config, layout, batch, problem.inputs, unit, pass));
     }
   }
-  fixed.workspace = real((plan::rotary_table_bytes(problem.config, batch, problem.inputs) + most).count);
+  fixed.workspace = real((plan::rotary_table_bytes(problem.config, batch, problem.inputs) +
+                          plan::kernel_scratch_bytes(problem.inputs) + most)
+                             .count);
   return fixed;
 }
 

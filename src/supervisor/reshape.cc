@@ -296,10 +296,11 @@ std::optional<ReshapeChoice> choose_layout(const ReshapeProblem& problem, const 
   std::vector<Host> usable;
   std::ranges::copy_if(hosts, std::back_inserter(usable), [](const Host& host) { return !host.spare; });
   Result<planner::Problem> planned =
-      planner::make_problem(problem.model, ranking_cluster(problem), batch.global_batch, batch.sequence, DType::kF32,
-                            planner::default_calibration(), "trireme");
+      planner::make_problem(problem.model, ranking_cluster(problem), batch.global_batch, batch.sequence,
+                            problem.inputs.compute, planner::default_calibration(), "trireme");
   if (!planned) return std::nullopt;
   planner::Problem plain = *planned;
+  if (problem.inputs.fp32_gradients) planner::keep_gradients_in_fp32(plain);
   plain.framework.context = {};  // a rank is a process of its host: all that it holds is booked
   Chooser chooser(problem, std::move(usable), std::move(plain));
   if (std::optional<ReshapeChoice> asked = chooser.as_asked()) return asked;

@@ -39,6 +39,8 @@ Json to_json(const StepRecord& r) {
                             {"incarnation", r.incarnation}});
   if (r.save_stall_s) line["save_stall_s"] = *r.save_stall_s;
   if (r.goodput) line["goodput"] = *r.goodput;
+  if (r.loss_scale) line["loss_scale"] = *r.loss_scale;
+  if (r.left_out) line["left_out"] = true;
   if (!r.communication.empty()) {
     Json axes = Json::object();
     for (const AxisCommunication& axis : r.communication) {
@@ -87,8 +89,10 @@ Result<StepRecord> step_record_from_json(const Json& line) {
       r.communication.push_back({axis, *under_way, *exposed});
     }
   }
-  for (auto [key, field] :
-       {std::pair<const char*, std::optional<double>*>{"save_stall_s", &r.save_stall_s}, {"goodput", &r.goodput}}) {
+  if (const Json* value = line.find("left_out"); value != nullptr && value->is_bool()) r.left_out = value->as_bool();
+  for (auto [key, field] : {std::pair<const char*, std::optional<double>*>{"save_stall_s", &r.save_stall_s},
+                            {"goodput", &r.goodput},
+                            {"loss_scale", &r.loss_scale}}) {
     if (const Json* value = line.find(key); value != nullptr && value->is_number()) *field = value->as_number();
   }
   // Lines of programs that did not say them.

@@ -38,6 +38,8 @@ struct StepRecord {
   std::optional<double> validation_loss = std::nullopt;
   std::int64_t incarnation = 1;                       // which start of the run it is of
   std::optional<double> save_stall_s = std::nullopt;  // a checkpoint of this step was begun: how long training waited
+  std::optional<double> loss_scale = std::nullopt;    // of an fp16 run
+  bool left_out = false;                              // a scaled gradient overflowed; the norm is infinite
   // Of the time since the run began, the share of the steps that it kept.
   std::optional<double> goodput = std::nullopt;
 };

@@ -16,6 +16,8 @@ struct Case {
   plan::Layout layout;
   plan::Batch batch;
   int threads = 1;
+  DType compute = DType::kF32;
+  bool fp32_gradients = false;
 };
 
 std::vector<Case> cases() {
@@ -29,6 +31,10 @@ std::vector<Case> cases() {
           c.layout.recompute = recompute;
           c.layout.schedule = schedule;
           all.push_back(c);
+          if (schedule != plan::ScheduleKind::kOneFOneB) continue;
+          c.compute = DType::kBF16;
+          c.fp32_gradients = recompute == Recompute::kFull;
+          all.push_back(c);
         }
       }
     }
@@ -38,7 +44,12 @@ std::vector<Case> cases() {
 
 TEST(LedgerAgreement, PredictedIsCounted) {
   for (const Case& c : cases()) {
-    TinyRank rank({.config = c.config, .layout = c.layout, .batch = c.batch, .threads = c.threads});
+    TinyRank rank({.config = c.config,
+                   .layout = c.layout,
+                   .batch = c.batch,
+                   .threads = c.threads,
+                   .compute = c.compute,
+                   .fp32_gradients = c.fp32_gradients});
     rank.step();
     rank.evaluation_loss();
     rank.step();
@@ -66,7 +77,7 @@ TEST(LedgerAgreement, RecomputeSavesWhatThePlanSays) {
 TEST(LedgerAgreement, EveryPassUsesTheWorkspaceThatThePlanSays) {
   for (const model::Config& config : {tiny_gpt2(0.1), tiny_llama(false)}) {
     for (int threads : {1, 2}) {
-      TinyRun run{.config = config, .threads = threads};
+      TinyRun run{.config = config, .threads = threads, .compute = threads == 2 ? DType::kBF16 : DType::kF32};
       run.layout.recompute = Recompute::kFull;
       TinyRank rank(run);
       parallel::Executor& executor = rank.rank().executor();

@@ -49,13 +49,18 @@ struct Degrees {
   int tp, pp, dp;
 };
 
-TEST(Layouts, PipelinesKeepEveryBit) {
+void expect_pipelines_keep_every_bit(DType compute) {
   for (const model::Config& config : {layout_llama(), layout_llama_tied(), layout_gpt2()}) {
-    const WorldCurve one = train_world(run_of(config, 1, 1, 1), 3);
+    const auto run_with = [&](int tp, int pp, int dp) {
+      TinyRun run = run_of(config, tp, pp, dp);
+      run.compute = compute;
+      return run;
+    };
+    const WorldCurve one = train_world(run_with(1, 1, 1), 3);
     for (int pp : {2, 4}) {
       for (auto schedule :
            {plan::ScheduleKind::kGpipe, plan::ScheduleKind::kOneFOneB, plan::ScheduleKind::kZeroBubbleH1}) {
-        TinyRun run = run_of(config, 1, pp, 1);
+        TinyRun run = run_with(1, pp, 1);
         run.layout.schedule = schedule;
         const WorldCurve curve = train_world(run, 3);
         const std::string what = plan::describe(run.layout);
@@ -64,7 +69,7 @@ TEST(Layouts, PipelinesKeepEveryBit) {
         expect_as_planned(curve, what);
       }
     }
-    TinyRun interleaved = run_of(config, 1, 2, 1);
+    TinyRun interleaved = run_with(1, 2, 1);
     interleaved.layout.schedule = plan::ScheduleKind::kInterleaved;
     interleaved.layout.interleave = 2;
     const WorldCurve curve = train_world(interleaved, 3);
@@ -73,6 +78,9 @@ TEST(Layouts, PipelinesKeepEveryBit) {
     expect_as_planned(curve, "interleaved");
   }
 }
+
+TEST(Layouts, PipelinesKeepEveryBit) { expect_pipelines_keep_every_bit(DType::kF32); }
+TEST(Layouts, PipelinesKeepEveryBitInBf16) { expect_pipelines_keep_every_bit(DType::kBF16); }
 
 TEST(Layouts, DataAndTensorRanksStayWithinTheBound) {
   for (const model::Config& config : {layout_llama(), layout_gpt2()}) {

@@ -39,9 +39,13 @@ CASES = [  # ranks, layout
     (3, "--layout.dp 3 --layout.zero 3"),
     (4, "--layout.dp 2 --layout.tp 2 --layout.zero 3"),
     (4, "--layout.dp 2 --layout.pp 2 --layout.zero 3"),
+    (2, "--layout.dp 2 --train.precision bf16"),
+    (2, "--layout.dp 2 --layout.zero 3 --layout.reduce step --train.precision bf16"),
+    (4, "--layout.tp 2 --layout.pp 2 --train.precision bf16 --train.fp32_gradients true"),
+    (3, "--layout.dp 3 --train.precision fp16"),
 ]
 # Cases that law 2 puts in one class: buckets, schedules and stages, or ZeRO stages alone differ.
-SAME_BITS = {1: 0, 2: 0, 9: 8, 10: 8, 11: 0, 12: 0, 13: 0, 15: 14}
+SAME_BITS = {1: 0, 2: 0, 9: 8, 10: 8, 11: 0, 12: 0, 13: 0, 15: 14, 19: 18}
 ALGORITHMS = [  # replicas, layout.all_reduce
     (2, "ring"),
     (2, "library"),

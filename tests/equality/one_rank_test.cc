@@ -13,12 +13,13 @@ constexpr int kSteps = 50;
 struct Case {
   const char* name;
   model::Config config;
+  DType compute = DType::kF32;
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class OneLossCurve : public ::testing::TestWithParam<Case> {
  protected:
-  TinyRun base() const { return {.config = GetParam().config}; }
+  TinyRun base() const { return {.config = GetParam().config, .compute = GetParam().compute}; }
   Curve expected() const { return train_curve(base(), kSteps); }
 };
 
@@ -71,7 +72,7 @@ TEST_P(OneLossCurve, TheSeedDoesMatter) {
 }
 
 TEST_P(OneLossCurve, ItLearns) {
-  TinyRank rank({.config = GetParam().config});
+  TinyRank rank(base());
   const double before = rank.evaluation_loss();
   for (int i = 0; i < kSteps; ++i) rank.step();
   EXPECT_LT(rank.evaluation_loss(), 0.8 * before);
@@ -88,7 +89,10 @@ TEST_P(OneLossCurve, EvaluationChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Families, OneLossCurve,
                          ::testing::Values(Case{"gpt2", tiny_gpt2(0.0)}, Case{"gpt2_dropout", tiny_gpt2(0.1)},
-                                           Case{"llama", tiny_llama(false)}, Case{"llama_tied", tiny_llama(true)}),
+                                           Case{"llama", tiny_llama(false)}, Case{"llama_tied", tiny_llama(true)},
+                                           Case{"gpt2_dropout_bf16", tiny_gpt2(0.1), DType::kBF16},
+                                           Case{"llama_bf16", tiny_llama(false), DType::kBF16},
+                                           Case{"llama_tied_bf16", tiny_llama(true), DType::kBF16}),
                          [](const auto& test) { return test.param.name; });
 
 // Splitting the same samples into micro-batches differently changes the order of sums, so not the bits but the value.

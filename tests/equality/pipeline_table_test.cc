@@ -22,9 +22,11 @@ const std::vector<std::string> kSchedules{"gpipe", "1f1b", "interleaved", "zb-h1
 const std::vector<std::string> kSequenceParallel{"false", "true"};
 const std::vector<std::string> kBuckets{"0", "20000"};
 const std::vector<std::string> kRecompute{"none", "selective", "full"};
-enum Factor { kModel, kStage, kDegree, kSchedule, kSequence, kBucket, kRemade };
-const std::vector<int> kFactors{4, 3, 6, 4, 2, 2, 3};
-const std::vector<int> kFullFactors{2, 3, 6, 4, 2, 1, 1};  // families, stages, degrees, schedules, sequence parallelism
+const std::vector<std::string> kPrecision{"fp32", "bf16"};
+enum Factor { kModel, kStage, kDegree, kSchedule, kSequence, kBucket, kRemade, kNumbers };
+const std::vector<int> kFactors{4, 3, 6, 4, 2, 2, 3, 2};
+// Families, stages, degrees, schedules, sequence parallelism, precision.
+const std::vector<int> kFullFactors{2, 3, 6, 4, 2, 1, 1, 2};
 
 template <class T>
 const T& value(const std::vector<T>& values, const Row& row, Factor factor) {
@@ -57,6 +59,7 @@ void expect_equal(VerifyRun& verify, const Row& row, int steps, bool print) {
                                      {"layout.sequence_parallel", value(kSequenceParallel, row, kSequence)},
                                      {"layout.bucket", value(kBuckets, row, kBucket)},
                                      {"layout.recompute", value(kRecompute, row, kRemade)},
+                                     {"train.precision", value(kPrecision, row, kNumbers)},
                                      {"train.global_batch", std::to_string(8 * dp)}};
   use_model(verify, value(kModels, row, kModel));
   const plan::Layout reference{.tp = tp, .dp = dp, .sequence_parallel = row[kSequence] > 0};

@@ -26,7 +26,8 @@ const std::vector<std::string> kOverlap{"true", "false"};
 const std::vector<std::string> kRecompute{"none", "selective", "full"};
 const std::vector<std::string> kMicroBatch{"1", "2"};
 constexpr int kBatch = 24;
-enum Factor { kFamily, kDegree, kSequence, kBucket, kOverlapped, kRemade, kMicro };
+const std::vector<std::string> kPrecision{"fp32", "bf16"};
+enum Factor { kFamily, kDegree, kSequence, kBucket, kOverlapped, kRemade, kMicro, kNumbers };
 
 template <class T>
 const T& value(const std::vector<T>& values, const Row& row, Factor factor) {
@@ -55,6 +56,7 @@ Outcome run(VerifyRun& verify, const Row& row, int steps) {
                                      {"layout.overlap", value(kOverlap, row, kOverlapped)},
                                      {"layout.recompute", value(kRecompute, row, kRemade)},
                                      {"train.micro_batch", value(kMicroBatch, row, kMicro)},
+                                     {"train.precision", value(kPrecision, row, kNumbers)},
                                      {"train.global_batch", std::to_string(kBatch)}};
   verify.use_family(value(kFamilies, row, kFamily));
   Outcome outcome{.name = value(kFamilies, row, kFamily), .report = verify.report(settings, {}, steps)};
@@ -98,8 +100,9 @@ double expect_no_alarm(const std::vector<Row>& rows, int steps, bool print) {
   return worst;
 }
 
-const std::vector<int> kFactors{2, 10, 2, 3, 2, 3, 2};
-const std::vector<int> kFullFactors{2, 10, 2, 3, 1, 1, 1};  // families, degrees, sequence parallelism, buckets
+const std::vector<int> kFactors{2, 10, 2, 3, 2, 3, 2, 2};
+// Families, degrees, sequence parallelism, buckets, precision.
+const std::vector<int> kFullFactors{2, 10, 2, 3, 1, 1, 1, 2};
 
 TEST(Table, APairwiseSetOfLayoutsRaisesNoAlarm) {
   const std::vector<Row> rows = pairwise_rows(kFactors, legal);

@@ -42,14 +42,27 @@ TinyRun run_of(const model::Config& config, const Case& c, int zero, ReduceWhen 
   return run;
 }
 
-void expect_equal_stages(const model::Config& config, const Case& c, int steps) {
+struct Precision {
+  DType compute = DType::kF32;
+  bool fp32_gradients = false;
+  std::optional<double> loss_scale = std::nullopt;
+};
+
+void expect_equal_stages(const model::Config& config, const Case& c, int steps, const Precision& precision = {}) {
+  const auto train = [&](int zero, ReduceWhen reduce) {
+    TinyRun run = run_of(config, c, zero, reduce);
+    run.compute = precision.compute;
+    run.fp32_gradients = precision.fp32_gradients;
+    run.loss_scale = precision.loss_scale;
+    return train_world(run, steps);
+  };
   for (ReduceWhen reduce : {ReduceWhen::kStep, ReduceWhen::kMicrobatch}) {
-    const WorldCurve plain = train_world(run_of(config, c, 0, reduce), steps);
+    const WorldCurve plain = train(0, reduce);
     expect_as_planned(plain, c.name);
     for (int zero : {1, 2, 3}) {
       const std::string what = fmt::format("{}, zero {}, reduce {}", c.name, zero, plan::reduce_name(reduce));
       SCOPED_TRACE(what);
-      const WorldCurve curve = train_world(run_of(config, c, zero, reduce), steps);
+      const WorldCurve curve = train(zero, reduce);
       EXPECT_EQ(curve.lines, plain.lines);
       EXPECT_TRUE(same_weights(curve, plain));
       expect_as_planned(curve, what);
@@ -88,6 +101,81 @@ TEST(Zero, TiedEmbeddingsAndDropout) {
   for (const Case& c : {kCases[1], kCases[4], kCases[7], kCases[12], kCases[14], kCases[17]}) {
     expect_equal_stages(tiny_gpt2(0.1), c, 3);
     expect_equal_stages(tiny_llama(true), c, 3);
+  }
+}
+
+TEST(Zero, AllStagesComputeTheSameBitsInBf16) {
+  for (const Case& c : kCases) expect_equal_stages(tiny_llama(false), c, 2, {DType::kBF16});
+  for (const Case& c : {kCases[1], kCases[7], kCases[12], kCases[17]}) {
+    expect_equal_stages(tiny_gpt2(0.1), c, 2, {DType::kBF16});
+    expect_equal_stages(tiny_llama(true), c, 2, {DType::kBF16, true});
+  }
+}
+
+TEST(Zero, AllStagesComputeTheSameBitsInFp16) {
+  for (const Case& c : {kCases[0], kCases[4], kCases[7], kCases[12], kCases[17]}) {
+    expect_equal_stages(tiny_llama(true), c, 2, {DType::kF16, false, 1024.0});
+  }
+}
+
+// Parameters P with their padding: 2 bytes a parameter of weights, 2 (4 if they are fp32) of gradients, 12 of master
+// weights and moments.
+TEST(Zero, Bf16StateIsThatOfTheFormulas) {
+  for (const int dp : {2, 4}) {
+    for (const bool fp32_gradients : {false, true}) {
+      for (const int zero : {0, 1, 2, 3}) {
+        TinyRun run = run_of(tiny_llama(false), {"", dp, 1, 1, 2}, zero, plan::default_reduce(zero));
+        run.compute = DType::kBF16;
+        run.fp32_gradients = fp32_gradients;
+        std::int64_t p = 0;
+        for (const plan::ShardUnit& unit : plan::shard_units(model::make_parameter_table(run.config), run.layout, 0)) {
+          p += unit.elements;
+        }
+        const std::int64_t gradient = fp32_gradients ? 4 : 2;
+        const std::int64_t whole = (zero < 3 ? 2 : 0) + (zero < 2 ? gradient : 0) + (zero < 1 ? 12 : 0);
+        const std::int64_t sharded = 14 + gradient - whole;
+        for (const RankReport& rank : train_world(run, 1).ranks) {
+          std::int64_t state = 0;
+          for (const MemoryClass c :
+               {MemoryClass::kWeights, MemoryClass::kGradients, MemoryClass::kMasterWeights, MemoryClass::kMoments}) {
+            state += rank.counted.current(c).count;
+          }
+          EXPECT_EQ(state, whole * p + sharded * p / dp) << "dp " << dp << ", zero " << zero;
+        }
+      }
+    }
+  }
+}
+
+// What a rank sends a step, but for sums of scalars, is half as much.
+TEST(Zero, Bf16HalvesWhatIsSent) {
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const Case& c : {kCases[12], kCases[0]}) {
+      const auto sent = [&](DType compute) {
+        TinyRun run = run_of(tiny_llama(false), c, zero, plan::default_reduce(zero));
+        run.compute = compute;
+        std::map<std::pair<std::string, std::string>, std::int64_t> bytes;
+        for (const RankReport& rank : train_world(run, 1).ranks) {
+          for (const comm::TrafficCount& one : rank.counted_traffic)
+            bytes[{one.axis, one.collective}] += one.sent.count;
+        }
+        return bytes;
+      };
+      const auto wide = sent(DType::kF32), narrow = sent(DType::kBF16);
+      std::int64_t halved = 0;
+      for (const auto& [what, bytes] : wide) {
+        if (what.second == "all-reduce" && (zero > 0 || what.first != "data")) {
+          EXPECT_EQ(narrow.at(what), bytes) << what.first;  // of scalars alone
+        } else if (what.second != "all-reduce") {
+          EXPECT_EQ(2 * narrow.at(what), bytes) << what.first << " " << what.second;
+          halved += bytes;
+        } else {
+          EXPECT_LT(2 * narrow.at(what) - bytes, bytes / 4);  // gradients, and a few scalars
+          halved += bytes;
+        }
+      }
+      EXPECT_GT(halved, 0);
+    }
   }
 }
 

@@ -44,6 +44,7 @@ TinyRank::TinyRank(const TinyRun& run) : run_(run) {
   parallel::RunPlan plan = parallel::make_run_plan(run.config, run.layout, run.batch,
                                                    {.threads = run.threads,
                                                     .compute = run.compute,
+                                                    .fp32_gradients = run.fp32_gradients,
                                                     .evaluation_micro_batches = 1,
                                                     .masked_targets = static_cast<bool>(run.ignored)},
                                                    0);
@@ -61,7 +62,8 @@ parallel::StepResult TinyRank::step() {
   ++steps_;
   return rank_->executor().step({.step = steps_,
                                  .learning_rate = run_.learning_rate,
-                                 .optimizer = {.weight_decay = run_.weight_decay, .clip_norm = run_.clip_norm}});
+                                 .optimizer = {.weight_decay = run_.weight_decay, .clip_norm = run_.clip_norm},
+                                 .loss_scale = run_.loss_scale});
 }
 
 double TinyRank::evaluation_loss() {
@@ -75,10 +77,7 @@ std::vector<float> TinyRank::weights() {
   for (int unit = 0; unit < state.shard_unit_count(); ++unit) {
     if (!state.shard_unit(unit).holds_weights) continue;
     for (int t = 0; t < static_cast<int>(state.shard_unit(unit).tensors.size()); ++t) {
-      const kernels::TensorView view = state.weight({unit, t});
-      std::vector<float> values(static_cast<std::size_t>(view.elements()));
-      TRIREME_CHECK(view.dtype == DType::kF32);
-      rank_->device().copy_to_host(values.data(), view.data, Bytes{view.elements() * 4});
+      const std::vector<double> values = kernels::to_host(rank_->device(), state.weight({unit, t}));
       all.insert(all.end(), values.begin(), values.end());
     }
   }

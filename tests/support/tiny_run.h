@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct TinyRun {
   DeviceKind device = DeviceKind::kCpu;
   int threads = 1;
   DType compute = DType::kF32;
+  bool fp32_gradients = false;
+  std::optional<double> loss_scale = std::nullopt;
   std::uint64_t seed = 3;
   double learning_rate = 1e-2;
   double clip_norm = 1.0;

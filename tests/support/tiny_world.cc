@@ -15,6 +15,7 @@ class RankRun {
               parallel::make_run_plan(run.config, run.layout, run.batch,
                                       {.threads = 1,
                                        .compute = run.compute,
+                                       .fp32_gradients = run.fp32_gradients,
                                        .evaluation_micro_batches = 0,
                                        .masked_targets = static_cast<bool>(run.ignored),
                                        .host_of = run.host_of},
@@ -30,7 +31,8 @@ class RankRun {
       const parallel::StepResult out =
           rank_.executor().step({.step = step,
                                  .learning_rate = run_.learning_rate,
-                                 .optimizer = {.weight_decay = run_.weight_decay, .clip_norm = run_.clip_norm}});
+                                 .optimizer = {.weight_decay = run_.weight_decay, .clip_norm = run_.clip_norm},
+                                 .loss_scale = run_.loss_scale});
       recorder.record(rank_.plan().rank, rank_, out);
     }
     const parallel::RunPlan& plan = rank_.plan();

@@ -71,7 +71,7 @@ MPI_Datatype type_of(DType dtype) {
       return MPI_INT64_T;
     default:
       TRIREME_CHECK_EQ(dtype_size(dtype), 2);
-      return MPI_UINT16_T;  // only copied
+      return MPI_UINT16_T;  // only copied: resolve_run() refuses sums of these by the library
   }
 }
 

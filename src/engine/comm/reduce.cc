@@ -42,6 +42,26 @@ void reduce_blocks(std::span<const std::byte* const> sources, std::span<std::byt
   }
 }
 
+// Sums in F32, rounded once.
+void add_narrow(DType dtype, std::span<const std::byte* const> sources, std::span<std::byte* const> destinations,
+                Share share) {
+  constexpr std::int64_t kBlock = 1024;
+  std::array<float, kBlock> sum, addend;
+  const std::int64_t element = dtype_size(dtype);
+  for (std::int64_t begin = share.begin; begin < share.end; begin += kBlock) {
+    const auto count = static_cast<std::size_t>(std::min(kBlock, share.end - begin));
+    const std::size_t bytes = count * static_cast<std::size_t>(element);
+    convert_to_f32(dtype, {sources.front() + begin * element, bytes}, std::span(sum).first(count));
+    for (const std::byte* source : sources.subspan(1)) {
+      convert_to_f32(dtype, {source + begin * element, bytes}, std::span(addend).first(count));
+      for (std::size_t i = 0; i < count; ++i) sum[i] += addend[i];
+    }
+    for (std::byte* destination : destinations) {
+      convert_from_f32(dtype, std::span(sum).first(count), {destination + begin * element, bytes});
+    }
+  }
+}
+
 template <class T>
 void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources,
                   std::span<std::byte* const> destinations, Share share) {
@@ -53,8 +73,8 @@ void reduce_typed(Reduction reduction, std::span<const std::byte* const> sources
 
 void check_reduction(DType dtype, Reduction reduction) {
   const bool floating = dtype == DType::kF32 || dtype == DType::kF64;
-  const bool integer = dtype == DType::kI32 || dtype == DType::kI64;
-  TRIREME_CHECK(floating || (integer && reduction == Reduction::kSum), "no {} of {} over ranks",
+  const bool summed = dtype == DType::kI32 || dtype == DType::kI64 || is_narrow(dtype);
+  TRIREME_CHECK(floating || (summed && reduction == Reduction::kSum), "no {} of {} over ranks",
                 reduction == Reduction::kSum ? "sum" : "maximum", dtype_name(dtype));
 }
 
@@ -67,6 +87,9 @@ void reduce_in_order(DType dtype, Reduction reduction, std::span<const std::byte
       return reduce_typed<float>(reduction, sources, destinations, share);
     case DType::kF64:
       return reduce_typed<double>(reduction, sources, destinations, share);
+    case DType::kBF16:
+    case DType::kF16:
+      return add_narrow(dtype, sources, destinations, share);
     case DType::kI32:
       return reduce_typed<std::int32_t>(reduction, sources, destinations, share);
     default:

@@ -210,8 +210,8 @@ TEST(ThreadWorld, NamesAreChecked) {
   EXPECT_THROW(alone->receive({}, data, 1, DType::kF32, 1), InternalError);
   EXPECT_THROW(alone->broadcast({}, data, 1, DType::kF32, 1), InternalError);
   EXPECT_THROW(alone->all_gather({}, data, -1, DType::kF32), InternalError);
-  EXPECT_THROW(alone->all_reduce({}, data, 1, DType::kBF16, Reduction::kSum), InternalError);
-  EXPECT_THROW(alone->reduce_scatter({}, data, 1, DType::kF16), InternalError);
+  EXPECT_THROW(alone->all_reduce({}, data, 1, DType::kBF16, Reduction::kMax), InternalError);
+  EXPECT_THROW(alone->reduce_scatter({}, data, -1, DType::kF16), InternalError);
 }
 
 TEST(ThreadWorld, CommunicatorsOutliveIt) {

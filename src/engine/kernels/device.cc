@@ -13,10 +13,11 @@ std::vector<double> to_host(Device& device, ConstTensorView view) {
     device.copy_to_host(wide.data(), view.data, bytes);
     return wide;
   }
-  TRIREME_CHECK(view.dtype == DType::kF32);
-  std::vector<float> narrow(count);
-  device.copy_to_host(narrow.data(), view.data, bytes);
-  return {narrow.begin(), narrow.end()};
+  std::vector<std::byte> raw(static_cast<std::size_t>(bytes.count));
+  device.copy_to_host(raw.data(), view.data, bytes);
+  std::vector<float> values(count);
+  convert_to_f32(view.dtype, raw, values);
+  return {values.begin(), values.end()};
 }
 
 void Device::copy_rows_to_host(float* destination, const float* source, std::int64_t row, std::int64_t rows,

@@ -39,7 +39,7 @@ class Device {
   virtual Kernels& kernels() = 0;
 };
 
-// A contiguous tensor of kF32 or kF64 on the host, in double. Waits for it.
+// A contiguous tensor of floating-point numbers on the host, in double. Waits for it.
 std::vector<double> to_host(Device& device, ConstTensorView view);
 
 // Plain loops, float32 and float64, one thread: the oracle.

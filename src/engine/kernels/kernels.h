@@ -1,8 +1,14 @@
 #pragma once
 
 // The operations that a backend provides. One abstract class, one implementation a folder: reference/ (plain loops,
-// float32 and float64, the oracle of all others), cpu/ (oneDNN and SIMD, float32), fake/ (an asynchronous device for
-// tests, on the reference loops), later cuda/.
+// the oracle of all others), cpu/ (oneDNN and SIMD), fake/ (an asynchronous device for tests, on the reference loops),
+// later cuda/.
+//
+// Types. Numbers are kept in F32 or in a narrow type, BF16 or F16, and the operands of one call may differ: all but
+// what is said to be F32. Arithmetic is in F32: narrow operands are widened (which is exact), and each element of a
+// narrow result is rounded once, to the nearest, ties to even, at the very end of the call, however many terms it sums.
+// So the bits of a call on narrow operands are those of the same call on their F32 values, rounded. The reference also
+// computes in F64, all operands alike.
 //
 // Rules for all of them
 //  * Views may be of device memory: nothing here is read on the host. Calls may return before the work is done; work
@@ -72,14 +78,14 @@ struct AttentionShape {
 struct AttentionForward {
   AttentionShape shape;
   ConstTensorView q, k, v;
-  TensorView out, log_sum_exp;
-  TensorView scratch;  // threads * attention_forward_scratch() elements (base/attention_tile.h)
+  TensorView out, log_sum_exp;  // the second F32
+  TensorView scratch;           // F32: threads * attention_forward_scratch() elements (base/attention_tile.h)
 };
 struct AttentionBackward {
   AttentionShape shape;
   ConstTensorView q, k, v, out, log_sum_exp, d_out;
   TensorView d_q, d_k, d_v;
-  TensorView scratch;  // threads * attention_backward_scratch() elements
+  TensorView scratch;  // F32: threads * attention_backward_scratch() elements
 };
 
 struct AdamW {
@@ -98,6 +104,9 @@ class Kernels {
   virtual ~Kernels() = default;
 
   virtual int threads() const = 0;
+  // F32 memory for all later calls: narrow_scratch_elements() (base/narrow_scratch.h) of it before the first call with
+  // a narrow operand, on a backend that needs it. Outlives them.
+  virtual void use_scratch(TensorView) {}
 
   virtual void gemm(const Gemm& gemm) = 0;
 
@@ -122,7 +131,7 @@ class Kernels {
   // d_table[p] (+)= sum over sequences, ascending, of d_out[i * sequence + p]; rows >= sequence get zero.
   virtual void position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table, bool accumulate) = 0;
 
-  // y = (x - mean) * r * weight + bias, or x * r * weight (RMS; bias empty). stats[t] = {mean, r}, RMS {0, r}.
+  // y = (x - mean) * r * weight + bias, or x * r * weight (RMS; bias empty). stats[t] = {mean, r}, RMS {0, r}; F32.
   virtual void norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
                             double epsilon, TensorView y, TensorView stats) = 0;
   // y again from x and stats: the same bits as norm_forward gave.
@@ -137,7 +146,7 @@ class Kernels {
                                     TensorView d_weight, TensorView d_bias, bool accumulate) = 0;
 
   // Turns pairs (j, j + d/2) of every head by the angle of the row's position; in place. table: [sequence, head_dim]:
-  // d/2 cosines, then d/2 sines. inverse turns back (the backward).
+  // d/2 cosines, then d/2 sines, F32. inverse turns back (the backward).
   virtual void rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table,
                       std::int64_t sequence, bool inverse) = 0;
 
@@ -152,7 +161,7 @@ class Kernels {
 
   // Cross-entropy over a block of rows of this rank's vocabulary columns [vocabulary_begin, + logits.columns), in
   // steps between which tensor-parallel ranks combine row_max (max) and then row_sum and target_logit (sum). A row
-  // whose target is kIgnoredTarget bears no loss: its loss and its gradient are zero, whatever its logits.
+  // whose target is kIgnoredTarget bears no loss: its loss and its gradient are zero, whatever its logits. All F32.
   virtual void row_maximum(ConstTensorView logits, TensorView row_max) = 0;
   // row_sum = sum of exp(logit - row_max); target_logit = the target's logit if its column is here, else 0.
   virtual void softmax_sum(ConstTensorView logits, ConstTensorView row_max, std::span<const std::int32_t> targets,
@@ -165,9 +174,10 @@ class Kernels {
                                       std::span<const std::int32_t> targets, std::int64_t vocabulary_begin,
                                       double scale) = 0;
 
-  // One step of AdamW on a flat part; all four of equal length.
+  // One step of AdamW on a flat part; all of equal length. Weights and moments are F32. rounded: the new weights in a
+  // narrow type (weights are then the master weights), or empty.
   virtual void adamw(const AdamW& step, TensorView weights, ConstTensorView gradients, TensorView first_moment,
-                     TensorView second_moment) = 0;
+                     TensorView second_moment, TensorView rounded) = 0;
   // blocks[i] (F64) = sum of squares of x[256 i, 256 (i+1)): exact products in double, eight interleaved chains
   // (element e goes to chain e % 8), chains added as ((0+1)+(2+3))+((4+5)+(6+7)).
   virtual void square_blocks(ConstTensorView x, TensorView blocks) = 0;

@@ -103,8 +103,9 @@ void attention_forward(const UnitContext& context, const WeightViews& weights, c
        .v = qkv.value,
        .out = saved[Saved::kAttentionOutput],
        .log_sum_exp = log_sum_exp(context, saved),
-       .scratch = context.workspace.take(
-           context.rank.threads, attention_forward_scratch(context.sequence, context.config.head_dim), context.dtype)});
+       .scratch = context.workspace.take(context.rank.threads,
+                                         attention_forward_scratch(context.sequence, context.config.head_dim),
+                                         wide_dtype(context.dtype))});
 }
 
 void attention_backward_core(const UnitContext& context, const SavedViews& saved,
@@ -126,7 +127,7 @@ void attention_backward_core(const UnitContext& context, const SavedViews& saved
        .d_v = gradient.value,
        .scratch = context.workspace.take(context.rank.threads,
                                          attention_backward_scratch(context.sequence, context.config.head_dim),
-                                         context.dtype)});
+                                         wide_dtype(context.dtype))});
   turn(context, gradient, true);
 }
 

@@ -34,7 +34,7 @@ double clip_factor(const OptimizerConfig& config, double norm) {
 
 void adamw_update(kernels::Kernels& kernels, const Update& update, bool decay, kernels::TensorView weights,
                   kernels::ConstTensorView gradients, kernels::TensorView first_moment,
-                  kernels::TensorView second_moment) {
+                  kernels::TensorView second_moment, kernels::TensorView rounded) {
   const double step = static_cast<double>(update.step);
   kernels.adamw({.learning_rate = update.learning_rate,
                  .beta1 = update.config.beta1,
@@ -44,7 +44,7 @@ void adamw_update(kernels::Kernels& kernels, const Update& update, bool decay, k
                  .bias_correction1 = 1.0 - std::pow(update.config.beta1, step),
                  .bias_correction2 = 1.0 - std::pow(update.config.beta2, step),
                  .gradient_scale = update.gradient_scale},
-                weights, gradients, first_moment, second_moment);
+                weights, gradients, first_moment, second_moment, rounded);
 }
 
 }  // namespace trireme::optim

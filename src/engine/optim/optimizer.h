@@ -28,7 +28,8 @@ void add_squares(kernels::Device& device, kernels::ConstTensorView gradient, std
 // min(1, clip_norm / norm); 1 where clipping is off.
 double clip_factor(const OptimizerConfig& config, double norm);
 
-// The update of one part. step counts from 1.
+// The update of one part. step counts from 1. rounded: the new weights in the type that the run computes in, where
+// `weights` are master weights; else empty.
 struct Update {
   OptimizerConfig config;
   double learning_rate = 0.0;
@@ -37,6 +38,6 @@ struct Update {
 };
 void adamw_update(kernels::Kernels& kernels, const Update& update, bool decay, kernels::TensorView weights,
                   kernels::ConstTensorView gradients, kernels::TensorView first_moment,
-                  kernels::TensorView second_moment);
+                  kernels::TensorView second_moment, kernels::TensorView rounded);
 
 }  // namespace trireme::optim

@@ -54,7 +54,7 @@ TEST(AdamW, FirstStepMovesByTheLearningRate) {
     return kernels::make_view(reinterpret_cast<std::byte*>(x.data()), DType::kF32, 1, 2);
   };
   const Update update{.config = {.weight_decay = 0.1}, .learning_rate = 0.01, .step = 1, .gradient_scale = 1.0};
-  adamw_update(device->kernels(), update, true, mutable_view(w), view(g), mutable_view(m), mutable_view(v));
+  adamw_update(device->kernels(), update, true, mutable_view(w), view(g), mutable_view(m), mutable_view(v), {});
   EXPECT_NEAR(w[0], 1.0 - 0.01 * 0.1 * 1.0 - 0.01, 1e-6);
   EXPECT_NEAR(w[1], -2.0 + 0.01 * 0.1 * 2.0 + 0.01, 1e-6);
 }

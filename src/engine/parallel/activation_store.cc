@@ -21,7 +21,7 @@ void ActivationStore::allocate(int unit, int micro_batch, model::ActivationGroup
   Slot& slot = slots_[{unit, micro_batch}];
   for_each_entry(unit, group, [&](const model::SavedActivation& entry) {
     const model::ActivationShape shape = model::activation_shape(run_.table.config, entry, widths_);
-    const DType dtype = run_.inputs.compute;
+    const DType dtype = entry.statistics ? plan::state_dtype(run_.inputs) : run_.inputs.compute;
     kernels::Buffer& buffer = slot.buffers[static_cast<std::size_t>(entry.name)];
     TRIREME_CHECK(buffer.empty(), "{} of unit {} exists already", model::saved_name(entry.name), unit);
     buffer = context_.arena.allocate(MemoryClass::kSavedActivations, model::saved_name(entry.name),

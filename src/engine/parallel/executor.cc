@@ -60,7 +60,7 @@ StepResult Executor::step(const StepInputs& inputs) {
   inputs_ = inputs;
   evaluation_ = false;
   loss_sum_ = {};
-  result_ = {};
+  result_ = {.loss_scale = inputs.loss_scale.value_or(1.0)};
   counted_tokens_ = count_tokens();
   gradients_.begin_step();
   accumulated_.assign(static_cast<std::size_t>(state_.shard_unit_count()), false);
@@ -168,7 +168,7 @@ nn::UnitContext Executor::unit_context(const Instruction& instruction) {
 
 void Executor::execute_unit(const Instruction& instruction) {
   nn::UnitContext unit = unit_context(instruction);
-  loss_scale_ = 1.0 / static_cast<double>(counted_tokens_);
+  loss_scale_ = (evaluation_ ? 1.0 : result_.loss_scale) / static_cast<double>(counted_tokens_);
   if (fault) fault(unit, loss_scale_);
   await_weights_of_unit(instruction.unit);
   const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);

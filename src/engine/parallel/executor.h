@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -23,12 +24,16 @@ struct StepInputs {
   std::int64_t step = 1;  // counts from 1
   double learning_rate = 0.0;
   optim::OptimizerConfig optimizer;
+  // Of gradients in F16: a power of two, by which the gradients are larger until the update. Else none.
+  std::optional<double> loss_scale = std::nullopt;
 };
 
 struct StepResult {
   double loss = 0.0;       // mean over the tokens of the global batch that bear one
-  double grad_norm = 0.0;  // before clipping
+  double grad_norm = 0.0;  // before clipping, of the loss itself
   double clip_factor = 1.0;
+  bool left_out = false;    // a scaled gradient overflowed: weights and moments are as before
+  double loss_scale = 1.0;  // what the gradients are multiplied by
 };
 
 class Executor {
@@ -45,7 +50,8 @@ class Executor {
   // kernels::kIgnoredTarget bears no loss (inputs.masked_targets).
   void load_micro_batch(int micro_batch, std::span<const std::int32_t> inputs, std::span<const std::int32_t> targets,
                         std::span<const std::uint64_t> samples);
-  // One step over the loaded micro-batches. A loss or norm that is not finite: Error(kDiverged), weights unchanged.
+  // One step over the loaded micro-batches. A loss or norm that is not finite: Error(kDiverged), weights unchanged; a
+  // norm alone, under a loss scale above 1: the step is left out.
   // A global batch without a token that bears a loss: Error(kUsage).
   StepResult step(const StepInputs& inputs);
 
@@ -128,7 +134,7 @@ class Executor {
   bool evaluation_ = false;
   const TakeLogits* take_logits_ = nullptr;
   std::int64_t counted_tokens_ = 1;  // of the global batch, that bear a loss
-  double loss_scale_ = 0.0;          // of each token's loss: 1 / counted_tokens_
+  double loss_scale_ = 0.0;          // of each token's loss: 1 / counted_tokens_, times the step's loss scale
   ExactSum loss_sum_;
   StepResult result_;
 };

@@ -2,6 +2,7 @@
 // gathered from their owners; each owner updates its part.
 
 #include <cmath>
+#include <limits>
 
 #include "engine/parallel/executor.h"
 #include "plan/workspace.h"
@@ -140,7 +141,13 @@ void Executor::gradient_norm() {
   sum_over(context_.data, loss_sum_);
   sum_over(context_.pipeline, loss_sum_);
   result_.loss = loss_sum_.value() / static_cast<double>(counted_tokens_);
-  result_.grad_norm = std::sqrt(squares.value());
+  result_.grad_norm = std::sqrt(squares.value()) / result_.loss_scale;
+  const bool overflowed = std::isfinite(result_.loss) && !std::isfinite(result_.grad_norm);
+  if (overflowed && result_.loss_scale > 1.0) {
+    result_.left_out = true;
+    result_.grad_norm = std::numeric_limits<double>::infinity();
+    return;
+  }
   result_.clip_factor = optim::clip_factor(inputs_.optimizer, result_.grad_norm);
   if (!std::isfinite(result_.loss) || !std::isfinite(result_.grad_norm)) {
     throw Error(ExitCode::kDiverged, "train", fmt::format("step {}", inputs_.step),
@@ -151,6 +158,7 @@ void Executor::gradient_norm() {
 }
 
 void Executor::update(const Instruction& instruction) {
+  if (result_.left_out) return;
   const int index = shard_of(instruction);
   const plan::ShardUnit& shard = state_.shard_unit(index);
   for (int tensor = 0; tensor < static_cast<int>(shard.tensors.size()); ++tensor) {
@@ -161,10 +169,11 @@ void Executor::update(const Instruction& instruction) {
                         {.config = inputs_.optimizer,
                          .learning_rate = inputs_.learning_rate,
                          .step = inputs_.step,
-                         .gradient_scale = result_.clip_factor},
-                        run_.table.parameters[static_cast<std::size_t>(parameter)].decay, state_.weights(index, part),
-                        state_.gradients(index, part), state_.first_moments(index, part),
-                        state_.second_moments(index, part));
+                         .gradient_scale = result_.clip_factor / result_.loss_scale},
+                        run_.table.parameters[static_cast<std::size_t>(parameter)].decay,
+                        state_.updated_weights(index, part), state_.gradients(index, part),
+                        state_.first_moments(index, part), state_.second_moments(index, part),
+                        state_.has_master_weights() ? state_.weights(index, part) : TensorView{});
   }
 }
 

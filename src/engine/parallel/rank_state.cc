@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/narrow_scratch.h"
 #include "plan/workspace.h"
 
 namespace trireme::parallel {
@@ -75,7 +76,7 @@ Buffer& RankState::slot(StaticKind kind, int shard_unit) {
     case StaticKind::kSecondMoment:
       return units_[static_cast<std::size_t>(shard_unit)].second_moment;
     case StaticKind::kMasterWeights:
-      return master_weights_;
+      return units_[static_cast<std::size_t>(shard_unit)].master_weights;
     case StaticKind::kInputs:
       return inputs_;
     case StaticKind::kTargets:
@@ -100,16 +101,20 @@ void RankState::allocate() {
   for (const plan::StaticBuffer& wanted :
        plan::static_buffers(run_.table, run_.layout, run_.batch, run_.inputs, run_.rank)) {
     if (wanted.kind == StaticKind::kStaging) continue;  // the communicators', which are there already
-    TRIREME_CHECK(wanted.kind != StaticKind::kMasterWeights || wanted.bytes.count == 0, "master weights in a {} run",
-                  dtype_name(run_.inputs.compute));
     Buffer& buffer = slot(wanted.kind, wanted.shard_unit);
     buffer = context_.arena.allocate(wanted.memory_class, plan::static_kind_name(wanted.kind), wanted.bytes);
     if (!buffer.empty() && (wanted.shard_unit >= 0 || wanted.kind == StaticKind::kGradients)) {
       // Padding inside flat buffers is part of what is reduced and updated, so it starts as zero.
-      const std::int64_t elements = wanted.bytes.count / dtype_size(dtype());
-      context_.kernels().fill(kernels::make_view(buffer.data(), dtype(), 1, elements), 0.0);
+      const DType dtype = dtype_of(wanted.kind);
+      const std::int64_t elements = wanted.bytes.count / dtype_size(dtype);
+      context_.kernels().fill(kernels::make_view(buffer.data(), dtype, 1, elements), 0.0);
     }
   }
+}
+
+DType RankState::dtype_of(StaticKind kind) const {
+  if (kind == StaticKind::kWeights) return dtype();
+  return kind == StaticKind::kGradients ? gradient_dtype() : state_dtype();
 }
 
 void RankState::carve_workspace() {
@@ -117,42 +122,49 @@ void RankState::carve_workspace() {
   const Bytes table_bytes = plan::rotary_table_bytes(run_.table.config, run_.batch, run_.inputs);
   if (table_bytes.count > 0) {
     const std::int64_t sequence = run_.batch.sequence;
-    const TensorView view = kernels::make_view(start, dtype(), sequence, run_.table.config.head_dim);
+    const TensorView view = kernels::make_view(start, state_dtype(), sequence, run_.table.config.head_dim);
     const std::vector<double> table = rotary_table(run_.table.config, sequence);
-    if (dtype() == DType::kF64) {
-      context_.device.copy_to_device(start, table.data(), Bytes{view.elements() * dtype_size(dtype())});
+    if (view.dtype == DType::kF64) {
+      context_.device.copy_to_device(start, table.data(), Bytes{view.elements() * dtype_size(view.dtype)});
     } else {
       const std::vector<float> narrow(table.begin(), table.end());
-      context_.device.copy_to_device(start, narrow.data(), Bytes{view.elements() * dtype_size(dtype())});
+      context_.device.copy_to_device(start, narrow.data(), Bytes{view.elements() * dtype_size(view.dtype)});
     }
     rotary_ = view;
   }
-  workspace_ = nn::Workspace(start + table_bytes.count, workspace_buffer_.bytes() - table_bytes);
+  const Bytes scratch_bytes = plan::kernel_scratch_bytes(run_.inputs);
+  if (scratch_bytes.count > 0) {
+    context_.kernels().use_scratch(
+        kernels::make_view(start + table_bytes.count, state_dtype(), 1, narrow_scratch_elements()));
+  }
+  const Bytes before = table_bytes + scratch_bytes;
+  workspace_ = nn::Workspace(start + before.count, workspace_buffer_.bytes() - before);
 }
 
-TensorView RankState::local_view(const Buffer& buffer, std::int64_t elements, TensorRef ref) const {
+TensorView RankState::local_view(const Buffer& buffer, DType dtype, std::int64_t elements, TensorRef ref) const {
   TRIREME_CHECK(!buffer.empty(), "shard unit {} has no such buffer", ref.shard_unit);
   const plan::LocalTensor& local = shard_unit(ref.shard_unit).tensors[static_cast<std::size_t>(ref.tensor)];
   const bool matrix = local.shape.size() > 1;
-  return kernels::make_view(buffer.data() + (elements + local.offset) * dtype_size(dtype()), dtype(),
+  return kernels::make_view(buffer.data() + (elements + local.offset) * dtype_size(dtype), dtype,
                             matrix ? local.shape[0] : 1, matrix ? local.shape[1] : local.shape[0]);
 }
 
 TensorView RankState::weight(TensorRef ref) {
   if (!plan::shards_weights(run_.layout))
-    return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, 0, ref);
+    return local_view(units_[static_cast<std::size_t>(ref.shard_unit)].weights, dtype(), 0, ref);
   const auto found = gathered_.find(ref.shard_unit);
   TRIREME_CHECK(found != gathered_.end(), "the weights of shard unit {} are not gathered", ref.shard_unit);
-  return local_view(found->second, 0, ref);
+  return local_view(found->second, dtype(), 0, ref);
 }
 
 TensorView RankState::gradient(TensorRef ref, int micro_batch) {
   if (const auto open = open_.find({ref.shard_unit, micro_batch}); open != open_.end()) {
-    return local_view(open->second, 0, ref);
+    return local_view(open->second, gradient_dtype(), 0, ref);
   }
   TRIREME_CHECK(!opens_gradients(), "no gradients of shard unit {}, micro-batch {} are open", ref.shard_unit,
                 micro_batch);
-  return local_view(gradients_, units_[static_cast<std::size_t>(ref.shard_unit)].gradients_begin, ref);
+  return local_view(gradients_, gradient_dtype(), units_[static_cast<std::size_t>(ref.shard_unit)].gradients_begin,
+                    ref);
 }
 
 plan::Interval RankState::owned(int index) const {
@@ -168,32 +180,37 @@ plan::Interval RankState::place_of(TensorRef ref) const {
   return {local.offset, local.offset + local.elements()};
 }
 
-TensorView RankState::run(const Buffer& buffer, std::int64_t offset, std::int64_t begin, plan::Interval part) {
-  if (part.length() == 0) return kernels::make_view(static_cast<std::byte*>(nullptr), dtype(), 1, 0);
+TensorView RankState::run(const Buffer& buffer, DType dtype, std::int64_t offset, std::int64_t begin,
+                          plan::Interval part) {
+  if (part.length() == 0) return kernels::make_view(static_cast<std::byte*>(nullptr), dtype, 1, 0);
   TRIREME_CHECK(part.begin >= begin && part.end >= part.begin, "elements {} to {} of a buffer that begins at {}",
                 part.begin, part.end, begin);
   const std::int64_t first = offset + part.begin - begin;
-  TRIREME_CHECK_LE((first + part.length()) * dtype_size(dtype()), buffer.bytes().count);
-  return kernels::make_view(buffer.data() + first * dtype_size(dtype()), dtype(), 1, part.length());
+  TRIREME_CHECK_LE((first + part.length()) * dtype_size(dtype), buffer.bytes().count);
+  return kernels::make_view(buffer.data() + first * dtype_size(dtype), dtype, 1, part.length());
 }
 
 TensorView RankState::weights(int index, plan::Interval part) {
-  return run(units_[static_cast<std::size_t>(index)].weights, 0, kept(index).begin, part);
+  return run(units_[static_cast<std::size_t>(index)].weights, dtype(), 0, kept(index).begin, part);
+}
+TensorView RankState::updated_weights(int index, plan::Interval part) {
+  if (!has_master_weights()) return weights(index, part);
+  return run(units_[static_cast<std::size_t>(index)].master_weights, state_dtype(), 0, owned(index).begin, part);
 }
 TensorView RankState::gradients(int index, plan::Interval part) {
   const bool sharded = plan::accumulator_elements(shard_unit(index), run_.layout) < shard_unit(index).elements;
-  return run(gradients_, units_[static_cast<std::size_t>(index)].gradients_begin, sharded ? owned(index).begin : 0,
-             part);
+  return run(gradients_, gradient_dtype(), units_[static_cast<std::size_t>(index)].gradients_begin,
+             sharded ? owned(index).begin : 0, part);
 }
 TensorView RankState::first_moments(int index, plan::Interval part) {
-  return run(units_[static_cast<std::size_t>(index)].first_moment, 0, owned(index).begin, part);
+  return run(units_[static_cast<std::size_t>(index)].first_moment, state_dtype(), 0, owned(index).begin, part);
 }
 TensorView RankState::second_moments(int index, plan::Interval part) {
-  return run(units_[static_cast<std::size_t>(index)].second_moment, 0, owned(index).begin, part);
+  return run(units_[static_cast<std::size_t>(index)].second_moment, state_dtype(), 0, owned(index).begin, part);
 }
 TensorView RankState::bucket_gradients(const plan::Bucket& bucket) {
   const std::int64_t begin = units_[static_cast<std::size_t>(bucket.first)].gradients_begin;
-  return run(gradients_, begin, 0, {0, bucket.elements});
+  return run(gradients_, gradient_dtype(), begin, 0, {0, bucket.elements});
 }
 
 void RankState::hold_gathered(int index, Buffer buffer) {
@@ -202,7 +219,9 @@ void RankState::hold_gathered(int index, Buffer buffer) {
 void RankState::drop_gathered(int index) {
   TRIREME_CHECK(gathered_.erase(index) == 1, "shard unit {} is not gathered", index);
 }
-TensorView RankState::gathered(int index) { return run(gathered_.at(index), 0, 0, {0, shard_unit(index).elements}); }
+TensorView RankState::gathered(int index) {
+  return run(gathered_.at(index), dtype(), 0, 0, {0, shard_unit(index).elements});
+}
 
 void RankState::hold_gradients(int index, int micro_batch, Buffer buffer) {
   TRIREME_CHECK(open_.emplace(std::pair(index, micro_batch), std::move(buffer)).second,
@@ -213,7 +232,7 @@ void RankState::drop_gradients(int index, int micro_batch) {
                 micro_batch);
 }
 TensorView RankState::open_gradients(int index, int micro_batch) {
-  return run(open_.at({index, micro_batch}), 0, 0, {0, shard_unit(index).elements});
+  return run(open_.at({index, micro_batch}), gradient_dtype(), 0, 0, {0, shard_unit(index).elements});
 }
 
 TensorRef RankState::weight_ref(int unit, model::Role role) const {
@@ -266,10 +285,11 @@ void RankState::load_tokens(int micro_batch, bool evaluation, std::span<const st
 nn::LossBuffers RankState::loss_buffers() {
   if (logits_.empty()) return {};
   const std::int64_t rows = plan::logit_rows(run_.batch);
-  const std::int64_t element = dtype_size(dtype());
-  return {.logits = kernels::make_view(logits_.data(), dtype(), rows, logits_.bytes().count / element / rows),
-          .row_terms = kernels::make_view(row_terms_.data(), dtype(), 3, rows),
-          .losses = kernels::make_view(losses_.data(), dtype(), 1, losses_.bytes().count / element)};
+  const DType dtype = state_dtype();
+  const std::int64_t element = dtype_size(dtype);
+  return {.logits = kernels::make_view(logits_.data(), dtype, rows, logits_.bytes().count / element / rows),
+          .row_terms = kernels::make_view(row_terms_.data(), dtype, 3, rows),
+          .losses = kernels::make_view(losses_.data(), dtype, 1, losses_.bytes().count / element)};
 }
 
 }  // namespace trireme::parallel

@@ -40,7 +40,10 @@ class RankState {
   plan::Interval kept(int shard_unit) const;
   // Where a tensor lies in it.
   plan::Interval place_of(TensorRef ref) const;
-  kernels::TensorView weights(int shard_unit, plan::Interval part);    // inside kept()
+  kernels::TensorView weights(int shard_unit, plan::Interval part);  // inside kept()
+  // What the optimizer updates: the master weights, in a run that has them, else the weights; inside owned() then.
+  kernels::TensorView updated_weights(int shard_unit, plan::Interval part);
+  bool has_master_weights() const { return plan::has_master_weights(run_.inputs); }
   kernels::TensorView gradients(int shard_unit, plan::Interval part);  // of the accumulators
   kernels::TensorView first_moments(int shard_unit, plan::Interval part);
   kernels::TensorView second_moments(int shard_unit, plan::Interval part);
@@ -78,9 +81,13 @@ class RankState {
   DType dtype() const { return run_.inputs.compute; }
 
  private:
+  DType gradient_dtype() const { return plan::gradient_dtype(run_.inputs); }
+  DType state_dtype() const { return plan::state_dtype(run_.inputs); }
+  DType dtype_of(plan::StaticKind kind) const;  // of what is of shard units
   bool is_there(TensorRef ref) const;
   struct UnitBuffers {
     kernels::Buffer weights;
+    kernels::Buffer master_weights;
     std::int64_t gradients_begin = 0;  // elements, into gradients_
     kernels::Buffer first_moment;
     kernels::Buffer second_moment;
@@ -89,9 +96,11 @@ class RankState {
   void allocate();
   void carve_workspace();
   // Of the shard unit's flat buffer that begins at `elements` of `buffer`.
-  kernels::TensorView local_view(const kernels::Buffer& buffer, std::int64_t elements, TensorRef ref) const;
+  kernels::TensorView local_view(const kernels::Buffer& buffer, DType dtype, std::int64_t elements,
+                                 TensorRef ref) const;
   // `part` of a buffer whose first element is element `begin` of the shard unit's flat buffer, from `offset` on.
-  kernels::TensorView run(const kernels::Buffer& buffer, std::int64_t offset, std::int64_t begin, plan::Interval part);
+  kernels::TensorView run(const kernels::Buffer& buffer, DType dtype, std::int64_t offset, std::int64_t begin,
+                          plan::Interval part);
   kernels::TensorView zeroed(const kernels::Buffer& buffer);
   std::span<const std::int32_t> tokens(const kernels::Buffer& buffer, int micro_batch) const;
 
@@ -101,7 +110,6 @@ class RankState {
   std::map<int, kernels::Buffer> gathered_;              // by shard unit
   std::map<std::pair<int, int>, kernels::Buffer> open_;  // by shard unit, micro-batch
   kernels::Buffer gradients_;                            // of all shard units, one after the other
-  kernels::Buffer master_weights_;
   kernels::Buffer inputs_, targets_, evaluation_inputs_, evaluation_targets_;
   kernels::Buffer logits_, row_terms_, losses_, workspace_buffer_, checkpoint_staging_;
   nn::Workspace workspace_{nullptr, Bytes{}};

@@ -13,6 +13,11 @@ namespace {
 
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
+std::vector<double> unscaled(std::vector<double> gradients, const parallel::StepResult& result) {
+  for (double& gradient : gradients) gradient /= result.loss_scale;
+  return gradients;
+}
+
 }  // namespace
 
 LayoutRecorder::LayoutRecorder(int ranks) : by_rank_(static_cast<std::size_t>(ranks)) {}
@@ -46,9 +51,10 @@ void LayoutRecorder::record(int rank, parallel::Rank& from, const parallel::Step
       const plan::LocalTensor& local = shard.tensors[static_cast<std::size_t>(t)];
       const plan::Interval place = state.place_of({unit, t});
       const plan::Interval owned = plan::common(state.owned(unit), place), kept = plan::common(state.kept(unit), place);
-      step.slices.push_back({local,
-                             {owned.begin - place.begin, kernels::to_host(from.device(), state.gradients(unit, owned))},
-                             {kept.begin - place.begin, kernels::to_host(from.device(), state.weights(unit, kept))}});
+      step.slices.push_back(
+          {local,
+           {owned.begin - place.begin, unscaled(kernels::to_host(from.device(), state.gradients(unit, owned)), result)},
+           {kept.begin - place.begin, kernels::to_host(from.device(), state.weights(unit, kept))}});
     }
   }
   by_rank_[static_cast<std::size_t>(rank)].push_back(std::move(step));

@@ -62,7 +62,8 @@ struct RankHooks {
   std::function<std::unique_ptr<comm::Communicator>(int rank, std::unique_ptr<comm::Communicator>)> communicator = {};
 };
 
-// `run`'s layout for `steps` steps. compute: kF32 on the CPU, or kF64 in the plain loops (slow; one rank).
+// `run`'s layout for `steps` steps. In F32 or a narrow type on the CPU, or in F64 in the plain loops (slow; one
+// rank).
 std::vector<StepValues> run_layout(Env& env, Log& log, const ResolvedRun& run, int steps, const RankHooks& hooks = {});
 
 }  // namespace trireme::train

@@ -59,9 +59,8 @@ class Loader {
       const float* from = values.data() + (part.box.rows.begin + row - of.rows.begin) * width + part.box.columns.begin -
                           of.columns.begin;
       const std::int64_t begin = part.offset + row * part.stride;
-      const kernels::TensorView view = state_view(state_, kind, part.shard_unit, {begin, begin + step * columns});
-      TRIREME_CHECK(view.dtype == DType::kF32);
-      device_.copy_to_device(view.data, from, Bytes{step * columns * dtype_size(DType::kF32)});
+      store_state(device_, state_, kind, part.shard_unit, {begin, begin + step * columns},
+                  {from, static_cast<std::size_t>(step * columns)});
     }
     bytes_.needed += Bytes{part.box.elements() * dtype_size(DType::kF32)};
   }

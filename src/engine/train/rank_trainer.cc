@@ -70,6 +70,7 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
       .memory_limit = run.config.memory_limit.count > 0 ? std::optional(run.config.memory_limit) : std::nullopt,
       .timeline_spans = run.config.trace.empty() ? 0 : kTimelineSpans};
   rank_ = std::make_unique<parallel::Rank>(env, log, std::move(device), std::move(plan), options, made);
+  loss_scale_.scale = run.config.loss_scale.initial;
   if (hooks.executor) hooks.executor(rank, rank_->executor());
   inputs_.resize(static_cast<std::size_t>(run.config.batch.micro_batch * run.config.batch.sequence));
   targets_.resize(inputs_.size());
@@ -81,6 +82,11 @@ void RankTrainer::initialise() {
   } else {
     import_weights(env_, rank_->device(), rank_->plan(), run_.config.model_weights, rank_->executor().state());
   }
+}
+
+void RankTrainer::go_on_from(const checkpoint::Progress& progress) {
+  start_ = progress;
+  if (progress.loss_scale > 0) loss_scale_ = {.scale = progress.loss_scale, .good_steps = progress.good_steps};
 }
 
 parallel::StepResult RankTrainer::step(std::int64_t step) {
@@ -105,7 +111,9 @@ parallel::StepResult RankTrainer::step(std::int64_t step) {
   const parallel::StepResult result =
       rank_->executor().step({.step = step,
                               .learning_rate = optim::learning_rate_at(run_.config.learning_rate, step - 1),
-                              .optimizer = run_.config.optimizer});
+                              .optimizer = run_.config.optimizer,
+                              .loss_scale = scales_loss() ? std::optional(loss_scale_.scale) : std::nullopt});
+  if (scales_loss()) loss_scale_ = optim::next_loss_scale(run_.config.loss_scale, loss_scale_, result.left_out);
   last_traffic_ = communication.traffic.counts();
   last_times_ = communication.times.take();
   last_step_times_.all = last_step_times_.own = {now().count - begun.count};

@@ -23,11 +23,14 @@ class RankTrainer {
   // Where it starts from: weights as the run's keys say, or what a checkpoint's state (loaded by the caller) stands
   // for.
   void initialise();
-  void go_on_from(const checkpoint::Progress& progress) { start_ = progress; }
+  void go_on_from(const checkpoint::Progress& progress);
 
   // Step `step` (from 1, or from the one after the start) on this rank's samples. The rank's timeline, where it has
   // one, is off at the end.
   parallel::StepResult step(std::int64_t step);
+  // Of the next step, in an fp16 run.
+  const optim::LossScale& loss_scale() const { return loss_scale_; }
+  bool scales_loss() const { return run_.config.precision == DType::kF16; }
   // Of the run's samples the first that this rank used in its last step.
   std::int64_t last_first_sample() const { return last_first_sample_; }
   // What the rank sent in its last step, and how long that took, by axis.
@@ -55,6 +58,7 @@ class RankTrainer {
   Env& env_;
   const ResolvedRun& run_;
   checkpoint::Progress start_;
+  optim::LossScale loss_scale_;
   const data::Sampler& tokens_;
   const data::Sampler* validation_;
   std::unique_ptr<parallel::Rank> rank_;

@@ -13,8 +13,16 @@ namespace trireme::train {
 namespace {
 
 // What the backend lacks is refused by name before anything is allocated.
-Status check_backend(const plan::Layout& layout, plan::Backend backend) {
-  if (layout.all_reduce != ReduceAlgorithm::kLibrary || backend != plan::Backend::kThreads) return ok_status();
+Status check_backend(const RunConfig& config, plan::Backend backend) {
+  const plan::Layout& layout = config.layout;
+  if (layout.all_reduce != ReduceAlgorithm::kLibrary) return ok_status();
+  if (is_narrow(config.precision)) {
+    return Failure{.option = "layout.all_reduce",
+                   .value = std::string(reduce_algorithm_name(layout.all_reduce)),
+                   .rule = fmt::format("the communication library sums no {}", plan::precision_name(config.precision)),
+                   .nearest = "ordered, ring, recursive-doubling, hierarchical"};
+  }
+  if (backend != plan::Backend::kThreads) return ok_status();
   return Failure{.option = "layout.all_reduce",
                  .value = std::string(reduce_algorithm_name(layout.all_reduce)),
                  .rule = "ranks that are threads of one process have no communication library",
@@ -32,7 +40,7 @@ plan::CheckpointStaging staging_of(const RunConfig& config) {
 }  // namespace
 
 ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
-  if (Status status = check_backend(config.layout, options.backend); !status) throw Error(status.failure());
+  if (Status status = check_backend(config, options.backend); !status) throw Error(status.failure());
   ResolvedRun run{.config = config, .plan = {}};
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
   const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
@@ -49,7 +57,8 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
   run.plan = parallel::make_run_plan(
       model_config, config.layout, config.batch,
       {.threads = static_cast<int>(run.config.threads),
-       .compute = DType::kF32,
+       .compute = config.precision,
+       .fp32_gradients = config.fp32_gradients,
        .evaluation_micro_batches = config.validation_tokens.empty() ? 0 : config.validation_micro_batches,
        .masked_targets = config.ignore >= 0,
        .backend = options.backend,
@@ -65,8 +74,11 @@ std::string describe_run(const ResolvedRun& run) {
   const double flops = model::model_flops(run.plan.table.config, batch.global_batch, batch.sequence).count;
   std::string text = fmt::format("model   {}, {} parameters\n", model::family_name(run.plan.table.config.family),
                                  format_exact(parameters));
-  text += fmt::format("layout  {}, recompute {}\n", plan::describe(run.config.layout),
-                      model::recompute_name(run.config.layout.recompute));
+  text += fmt::format(
+      "layout  {}, recompute {}{}{}\n", plan::describe(run.config.layout),
+      model::recompute_name(run.config.layout.recompute),
+      is_narrow(run.config.precision) ? fmt::format(", {}", plan::precision_name(run.config.precision)) : "",
+      run.config.fp32_gradients ? " with fp32 gradients" : "");
   text += fmt::format("batch   {} sequences = {} a micro-batch x {} micro-batch{} x {} replica{}\n", batch.global_batch,
                       batch.micro_batch, micro_batches, micro_batches == 1 ? "" : "es", run.config.layout.dp,
                       run.config.layout.dp == 1 ? "" : "s");

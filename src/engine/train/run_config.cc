@@ -111,6 +111,14 @@ Status check_together(RunConfig& config, bool reduce_given) {
   if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
   if (config.train_tokens.empty())
     return wrong("data.train", "", "is needed", "a file that trireme data tokenize wrote");
+  if (config.fp32_gradients && !is_narrow(config.precision)) {
+    return wrong("train.fp32_gradients", "true", "gradients of an fp32 run are fp32", "train.precision = \"bf16\"");
+  }
+  if (config.precision != DType::kF16 && !(config.loss_scale == optim::LossScalePolicy{})) {
+    return wrong("optimizer.loss_scale", fmt::format("{}", config.loss_scale.initial), "is of fp16 runs",
+                 "train.precision = \"fp16\"");
+  }
+  if (Status status = optim::check(config.loss_scale); !status) return status;
   if (!reduce_given) config.layout.reduce = plan::default_reduce(config.layout.zero);
   config.learning_rate.total_steps = config.steps;
   if (config.learning_rate.minimum > config.learning_rate.peak) {

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "checkpoint/store.h"
 #include "engine/optim/learning_rate.h"
+#include "engine/optim/loss_scale.h"
 #include "engine/optim/optimizer.h"
 #include "engine/train/save_schedule.h"
 #include "plan/layout.h"
@@ -60,6 +61,8 @@ struct RunConfig {
   // [train]
   std::int64_t steps = 100;
   std::uint64_t seed = 1;
+  DType precision = DType::kF32;           // of weights, gradients and activations
+  bool fp32_gradients = false;             // whatever the precision
   std::int64_t threads = 0;                // compute threads of a rank; 0: all cores
   std::int64_t validation_interval = 100;  // steps; 0: only at the end
   std::int64_t validation_micro_batches = 8;
@@ -71,6 +74,7 @@ struct RunConfig {
   // [optimizer]
   optim::OptimizerConfig optimizer;
   optim::LearningRateSchedule learning_rate;  // total_steps follows train.steps
+  optim::LossScalePolicy loss_scale;          // of an fp16 run
   // [layout]
   plan::Layout layout;
   bool allow_slow_tp = false;  // tensor-parallel groups may leave a host

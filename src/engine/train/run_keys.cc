@@ -33,6 +33,12 @@ std::vector<RunKey> train_keys() {
       integer_key<std::uint64_t>(
           "train.seed", "of initialisation, dropout and sample order",
           [](RunConfig& c) -> std::uint64_t& { return c.seed; }, 0),
+      word_key<DType>(
+          "train.precision",
+          "of weights, gradients and activations: fp32; bf16 or fp16, with fp32 master weights and moments",
+          [](RunConfig& c) -> DType& { return c.precision; }, plan::parse_precision, plan::precision_name),
+      flag_key("train.fp32_gradients", "gradients in fp32 whatever the precision: 18 bytes a parameter, not 16",
+               [](RunConfig& c) -> bool& { return c.fp32_gradients; }),
       integer_key<std::int64_t>(
           "train.threads", "compute threads of a rank; 0: the cores, shared by the ranks",
           [](RunConfig& c) -> std::int64_t& { return c.threads; }, 0, 1024),
@@ -93,6 +99,12 @@ std::vector<RunKey> optimizer_keys() {
       number_key(
           "optimizer.weight_decay", "decoupled decay, of matrices only",
           [](RunConfig& c) -> double& { return c.optimizer.weight_decay; }, 0.0, kUnbounded),
+      number_key(
+          "optimizer.loss_scale", "first loss scale of an fp16 run, a power of two",
+          [](RunConfig& c) -> double& { return c.loss_scale.initial; }, 1.0, kUnbounded),
+      integer_key<std::int64_t>(
+          "optimizer.loss_scale_growth", "steps without an overflow before the loss scale is doubled",
+          [](RunConfig& c) -> std::int64_t& { return c.loss_scale.growth_steps; }, 1),
       number_key(
           "optimizer.clip_norm", "largest global gradient norm; 0: no clipping",
           [](RunConfig& c) -> double& { return c.optimizer.clip_norm; }, 0.0, kUnbounded),

@@ -105,7 +105,12 @@ class Leader {
 
   void save(std::int64_t step, const char* reason) {
     say(kSave);
-    save_state(own_, *saver_, progress_.at(step), reason);
+    checkpoint::Progress progress = progress_.at(step);
+    if (own_.rank.scales_loss()) {
+      progress.loss_scale = own_.rank.loss_scale().scale;
+      progress.good_steps = own_.rank.loss_scale().good_steps;
+    }
+    save_state(own_, *saver_, progress, reason);
     stall_s_ = saver_->last_stall().count;
   }
 
@@ -168,6 +173,7 @@ class Leader {
     record.loss = result.loss;
     record.grad_norm = result.grad_norm;
     record.clip_factor = result.clip_factor;
+    note_loss_scale(result, record);
     record.step_s = std::max(own_.env.now().count - before, 1e-9);  // a clock may stand still
     own_.watch.step_done(step, own_.rank);
     const auto step_tokens = static_cast<double>(plan::tokens_per_step(batch));
@@ -189,6 +195,16 @@ class Leader {
     record.goodput = goodput();
     own_.watch.set_next(step + 1);
     return record;
+  }
+
+  void note_loss_scale(const parallel::StepResult& result, telemetry::StepRecord& record) {
+    if (!own_.rank.scales_loss()) return;
+    record.loss_scale = result.loss_scale;
+    record.left_out = result.left_out;
+    if (result.left_out) {
+      own_.watch.log().warning("step {}: a gradient overflowed at loss scale {}: the step is left out, the next has {}",
+                               record.step, result.loss_scale, own_.rank.loss_scale().scale);
+    }
   }
 
   std::optional<double> goodput() {

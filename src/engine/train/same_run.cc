@@ -10,6 +10,8 @@ namespace {
 
 // Keys that shape the loss curve, and may change if the user says so.
 constexpr const char* kAcceptable[] = {"train.steps",
+                                       "train.precision",
+                                       "train.fp32_gradients",
                                        "train.seed",
                                        "train.global_batch",
                                        "data.ignore",
@@ -22,7 +24,9 @@ constexpr const char* kAcceptable[] = {"train.steps",
                                        "optimizer.beta2",
                                        "optimizer.epsilon",
                                        "optimizer.weight_decay",
-                                       "optimizer.clip_norm"};
+                                       "optimizer.clip_norm",
+                                       "optimizer.loss_scale",
+                                       "optimizer.loss_scale_growth"};
 constexpr const char* kDataKey = "data.train";
 
 const Json* find_key(const Json& run, const std::string& key) {
@@ -101,8 +105,10 @@ Status check_same_run(const checkpoint::Manifest& manifest, const std::string& p
                    sequence->dump());
   }
   std::vector<std::string> changed, words;
+  const Json defaults = to_json(RunConfig{});
   for (const char* key : kAcceptable) {
     const Json* before = find_key(manifest.run, key);
+    if (before == nullptr) before = find_key(defaults, key);  // the program of that run did not know it
     const Json* after = find_key(now, key);
     if (text_of(before) == text_of(after)) continue;
     if (accepted(run.config, key)) continue;

@@ -11,6 +11,7 @@
 #include "checkpoint/hugging_face_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
+#include "engine/train/state_view.h"
 
 namespace trireme::train {
 namespace {
@@ -50,8 +51,8 @@ void for_each_piece(const model::Parameter& parameter, const plan::LocalTensor& 
 struct KeptWeights {
   const model::Parameter& parameter;
   const plan::LocalTensor& local;
-  Interval part;    // elements of the local tensor
-  TensorView view;  // of the part, as one row
+  int shard_unit = 0;
+  Interval part;  // elements of the local tensor
 };
 
 // Calls `visit` for every local tensor that has weights here.
@@ -66,8 +67,8 @@ void for_each_weight(const parallel::RunPlan& plan, parallel::RankState& state,
       if (part.length() == 0) continue;
       visit({.parameter = plan.table.parameters[static_cast<std::size_t>(local.parameter)],
              .local = local,
-             .part = part,
-             .view = state.weights(unit, {local.offset + part.begin, local.offset + part.end})});
+             .shard_unit = unit,
+             .part = part});
     }
   }
 }
@@ -77,34 +78,14 @@ Interval common(const Piece& piece, const Interval& part) {
   return plan::common({piece.offset, piece.offset + piece.rows * piece.columns}, part);
 }
 
-// Host floats of a piece into what is kept of it, on a device of any compute type.
-void store(kernels::Device& device, const KeptWeights& kept, const Piece& piece, const std::vector<float>& values) {
+// Host floats of a piece into what is kept of it.
+void store(kernels::Device& device, parallel::RankState& state, const KeptWeights& kept, const Piece& piece,
+           const std::vector<float>& values) {
   const Interval wanted = common(piece, kept.part);
-  const auto first = values.begin() + (wanted.begin - piece.offset);
-  const std::int64_t element = dtype_size(kept.view.dtype);
-  const Bytes bytes{wanted.length() * element};
-  std::byte* target = kept.view.data + (wanted.begin - kept.part.begin) * element;
-  if (kept.view.dtype == DType::kF64) {
-    const std::vector<double> wide(first, first + wanted.length());
-    return device.copy_to_device(target, wide.data(), bytes);
-  }
-  TRIREME_CHECK(kept.view.dtype == DType::kF32);
-  device.copy_to_device(target, std::to_address(first), bytes);
-}
-
-// `count` elements of a one-row tensor from `offset` on.
-std::vector<float> load(kernels::Device& device, TensorView tensor, std::int64_t offset, std::int64_t count) {
-  const std::int64_t element = dtype_size(tensor.dtype);
-  std::vector<float> values(static_cast<std::size_t>(count));
-  if (tensor.dtype == DType::kF64) {
-    std::vector<double> wide(values.size());
-    device.copy_to_host(wide.data(), tensor.data + offset * element, Bytes{count * element});
-    std::copy(wide.begin(), wide.end(), values.begin());
-    return values;
-  }
-  TRIREME_CHECK(tensor.dtype == DType::kF32);
-  device.copy_to_host(values.data(), tensor.data + offset * element, Bytes{count * element});
-  return values;
+  const std::int64_t begin = kept.local.offset + wanted.begin;
+  store_state(device, state, plan::StateKind::kWeight, kept.shard_unit, {begin, begin + wanted.length()},
+              std::span(values).subspan(static_cast<std::size_t>(wanted.begin - piece.offset),
+                                        static_cast<std::size_t>(wanted.length())));
 }
 
 float initial_value(const model::Initialiser& init, RandomKey key, std::int64_t element) {
@@ -137,7 +118,7 @@ void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, 
           }
         }
       }
-      store(device, kept, piece, values);
+      store(device, state, kept, piece, values);
     });
   });
 }
@@ -166,7 +147,7 @@ void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& 
         }
         column += c.length();
       }
-      store(device, kept, piece, values);
+      store(device, state, kept, piece, values);
     });
   });
 }
@@ -216,7 +197,7 @@ std::vector<float> own_values(const RankWeights& own, const model::Parameter& pa
   const parallel::TensorRef ref = own.state.weight_ref(parameter.unit, parameter.role);
   const std::int64_t begin = own.state.place_of(ref).begin;
   const TensorView view = own.state.weights(ref.shard_unit, {begin + wanted.begin, begin + wanted.end});
-  return load(own.device, view, 0, wanted.length());
+  return load(own.device, view);
 }
 
 void send_slice(const RankWeights& own, const model::Parameter& parameter, const HeldSlice& slice, Control& control) {
@@ -266,7 +247,7 @@ void export_model(Env& env, const RankWeights& own, Control& control, const std:
   env.make_directories(directory);
   std::vector<checkpoint::TensorSpec> specs;
   for (const model::Parameter& parameter : table.parameters) {
-    specs.push_back({.name = parameter.name, .dtype = DType::kF32, .shape = parameter.shape});
+    specs.push_back({.name = parameter.name, .dtype = own.state.dtype(), .shape = parameter.shape});
   }
   checkpoint::SafetensorsWriter writer(env, join_path(directory, checkpoint::kSafetensorsFile), std::move(specs));
   for (std::size_t index = 0; index < table.parameters.size(); ++index) {
@@ -275,7 +256,7 @@ void export_model(Env& env, const RankWeights& own, Control& control, const std:
   }
   writer.finish();
   env.write_file_atomically(join_path(directory, "config.json"),
-                            checkpoint::hugging_face_config(table.config, DType::kF32));
+                            checkpoint::hugging_face_config(table.config, own.state.dtype()));
 }
 
 }  // namespace trireme::train

@@ -8,12 +8,16 @@
 #include "engine/kernels/cpu/cpu_kernels.h"
 #include "engine/kernels/cpu/dropout.h"
 #include "engine/kernels/cpu/product.h"
-#include "engine/kernels/cpu/rows.h"
 #include "engine/kernels/cpu/simd.h"
+#include "engine/kernels/cpu/typed_rows.h"
 
 namespace trireme::kernels {
 namespace {
 
+using cpu::in_rows;
+using cpu::InRows;
+using cpu::out_rows;
+using cpu::OutRows;
 using cpu::readable;
 using cpu::Rows;
 using cpu::writable;
@@ -36,16 +40,21 @@ class Scratch {
 };
 
 // A contiguous [rows, d] matrix of part of a head's columns.
-void pack(const Rows<const float>& from, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t d,
-          float* to) {
+void pack(const InRows& from, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t d, float* to) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to + i * d, from.row(row + i) + column, static_cast<std::size_t>(d) * sizeof(float));
+    float* place = to + i * d;
+    const float* part = from.part(row + i, column, d, place);
+    if (part != place) std::memcpy(place, part, static_cast<std::size_t>(d) * sizeof(float));
   }
 }
-void unpack(const float* from, const Rows<float>& to, std::int64_t row, std::int64_t rows, std::int64_t column,
+void unpack(const float* from, const OutRows& to, std::int64_t row, std::int64_t rows, std::int64_t column,
             std::int64_t d) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to.row(row + i) + column, from + i * d, static_cast<std::size_t>(d) * sizeof(float));
+    if (to.is_narrow()) {
+      to.done(row + i, column, d, from + i * d);
+    } else {
+      std::memcpy(to.address(row + i, column), from + i * d, static_cast<std::size_t>(d) * sizeof(float));
+    }
   }
 }
 
@@ -153,10 +162,10 @@ class Forward {
  public:
   Forward(const AttentionForward& work, std::int64_t tokens)
       : shape_(work.shape),
-        q_(readable(work.q, tokens, shape_.heads * shape_.head_dim, "q")),
-        k_(readable(work.k, tokens, shape_.kv_heads * shape_.head_dim, "k")),
-        v_(readable(work.v, tokens, shape_.kv_heads * shape_.head_dim, "v")),
-        out_(writable(work.out, tokens, shape_.heads * shape_.head_dim, "out")),
+        q_(in_rows(work.q, tokens, shape_.heads * shape_.head_dim, "q")),
+        k_(in_rows(work.k, tokens, shape_.kv_heads * shape_.head_dim, "k")),
+        v_(in_rows(work.v, tokens, shape_.kv_heads * shape_.head_dim, "v")),
+        out_(out_rows(work.out, tokens, shape_.heads * shape_.head_dim, "out")),
         log_sum_exp_(writable(work.log_sum_exp, shape_.sequences * shape_.heads, shape_.sequence, "log_sum_exp")) {}
 
   void item(std::int64_t index, Scratch scratch) const {
@@ -192,23 +201,24 @@ class Forward {
 
  private:
   const AttentionShape& shape_;
-  Rows<const float> q_, k_, v_;
-  Rows<float> out_, log_sum_exp_;
+  InRows q_, k_, v_;
+  OutRows out_;
+  Rows<float> log_sum_exp_;
 };
 
 class Backward {
  public:
   Backward(const AttentionBackward& work, std::int64_t tokens)
       : shape_(work.shape),
-        q_(readable(work.q, tokens, shape_.heads * shape_.head_dim, "q")),
-        k_(readable(work.k, tokens, shape_.kv_heads * shape_.head_dim, "k")),
-        v_(readable(work.v, tokens, shape_.kv_heads * shape_.head_dim, "v")),
-        out_(readable(work.out, tokens, shape_.heads * shape_.head_dim, "out")),
-        d_out_(readable(work.d_out, tokens, shape_.heads * shape_.head_dim, "d_out")),
+        q_(in_rows(work.q, tokens, shape_.heads * shape_.head_dim, "q")),
+        k_(in_rows(work.k, tokens, shape_.kv_heads * shape_.head_dim, "k")),
+        v_(in_rows(work.v, tokens, shape_.kv_heads * shape_.head_dim, "v")),
+        out_(in_rows(work.out, tokens, shape_.heads * shape_.head_dim, "out")),
+        d_out_(in_rows(work.d_out, tokens, shape_.heads * shape_.head_dim, "d_out")),
         log_sum_exp_(readable(work.log_sum_exp, shape_.sequences * shape_.heads, shape_.sequence, "log_sum_exp")),
-        d_q_(writable(work.d_q, tokens, shape_.heads * shape_.head_dim, "d_q")),
-        d_k_(writable(work.d_k, tokens, shape_.kv_heads * shape_.head_dim, "d_k")),
-        d_v_(writable(work.d_v, tokens, shape_.kv_heads * shape_.head_dim, "d_v")) {}
+        d_q_(out_rows(work.d_q, tokens, shape_.heads * shape_.head_dim, "d_q")),
+        d_k_(out_rows(work.d_k, tokens, shape_.kv_heads * shape_.head_dim, "d_k")),
+        d_v_(out_rows(work.d_v, tokens, shape_.kv_heads * shape_.head_dim, "d_v")) {}
 
   void item(std::int64_t index, Scratch scratch) const {
     const std::int64_t s = shape_.sequence, d = shape_.head_dim, rows = std::min(kAttentionRows, s);
@@ -224,6 +234,7 @@ class Backward {
     m.strip = scratch.take(rows * s);
     m.d_strip = scratch.take(rows * s);
     m.factors.resize(shape_.dropout.probability > 0.0 ? static_cast<std::size_t>(s) : 0);
+    m.out_row.resize(out_.is_narrow() ? static_cast<std::size_t>(d) : 0);
     pack(k_, item.first_row, s, item.kv_head * d, d, m.keys);
     pack(v_, item.first_row, s, item.kv_head * d, d, m.values);
     std::memset(m.d_keys, 0, static_cast<std::size_t>(s * d) * sizeof(float));
@@ -240,6 +251,7 @@ class Backward {
   struct Memory {
     float *keys, *values, *d_keys, *d_values, *query, *d_query, *d_output, *strip, *d_strip;
     std::vector<float> factors;
+    std::vector<float> out_row;  // where it is to be widened
   };
 
   void block(const Item& item, std::int64_t head, const Block& block, Memory& m) const {
@@ -252,7 +264,7 @@ class Backward {
       const std::int64_t position = block.begin + i, seen = position + 1;
       float* p = m.strip + i * block.keys;
       float* d_p = m.d_strip + i * block.keys;
-      const float row_dot = simd::dot(m.d_output + i * d, out_.row(row + i) + head * d, d);
+      const float row_dot = simd::dot(m.d_output + i * d, out_.part(row + i, head * d, d, m.out_row.data()), d);
       if (!m.factors.empty()) factors_of(shape_, item, head, position, m.factors);
       simd::attention_gradient(p, d_p, static_cast<float>(shape_.scale),
                                log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position], row_dot,
@@ -268,8 +280,9 @@ class Backward {
   }
 
   const AttentionShape& shape_;
-  Rows<const float> q_, k_, v_, out_, d_out_, log_sum_exp_;
-  Rows<float> d_q_, d_k_, d_v_;
+  InRows q_, k_, v_, out_, d_out_;
+  Rows<const float> log_sum_exp_;
+  OutRows d_q_, d_k_, d_v_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// The CPU backend: oneDNN's matrix products and SIMD loops by runtime dispatch, float32, on OpenMP threads.
+// The CPU backend: oneDNN's matrix products and SIMD loops by runtime dispatch, in float32, on OpenMP threads.
 
 #include "engine/kernels/kernels.h"
 
@@ -12,6 +12,7 @@ class CpuKernels : public Kernels {
   int threads() const override { return threads_; }
 
   // gemm.cc
+  void use_scratch(TensorView scratch) override;
   void gemm(const Gemm& gemm) override;
 
   // elementwise.cc
@@ -63,11 +64,12 @@ class CpuKernels : public Kernels {
 
   // optimizer.cc
   void adamw(const AdamW& step, TensorView weights, ConstTensorView gradients, TensorView first_moment,
-             TensorView second_moment) override;
+             TensorView second_moment, TensorView rounded) override;
   void square_blocks(ConstTensorView x, TensorView blocks) override;
 
  private:
   int threads_;
+  float* scratch_ = nullptr;
 };
 
 }  // namespace trireme::kernels

@@ -4,18 +4,22 @@
 
 #include "engine/kernels/cpu/cpu_kernels.h"
 #include "engine/kernels/cpu/dropout.h"
-#include "engine/kernels/cpu/rows.h"
 #include "engine/kernels/cpu/simd.h"
+#include "engine/kernels/cpu/strip_sum.h"
+#include "engine/kernels/cpu/typed_rows.h"
 
 namespace trireme::kernels {
 namespace {
 
-using cpu::optional_row;
-using cpu::parallel_for;
+using cpu::any_narrow;
+using cpu::in_rows;
+using cpu::InRows;
+using cpu::optional_rows;
+using cpu::out_rows;
+using cpu::OutRows;
 using cpu::parallel_pieces;
-using cpu::readable;
-using cpu::Rows;
-using cpu::writable;
+using cpu::Room;
+using cpu::SharedRow;
 
 // A thread's share at a time: enough to be worth a turn, small enough for a cache.
 constexpr std::int64_t kRowsAtATime = 16;
@@ -48,68 +52,85 @@ void check_row_dropout(const Dropout& dropout, std::int64_t rows, std::int64_t c
 }  // namespace
 
 void CpuKernels::add_bias(TensorView x, ConstTensorView bias) {
-  const Rows<float> values = writable(x, x.rows, x.columns, "x");
-  const float* b = readable(bias, 1, x.columns, "bias").data;
+  const OutRows values = out_rows(x, x.rows, x.columns, "x");
+  const SharedRow b(bias, x.columns, "bias");
+  TRIREME_CHECK(b.data() != nullptr || x.columns == 0, "no bias");
   for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) simd::add(values.row(t), b, x.columns);
+    Room room(values.is_narrow(), 1, x.columns);
+    for (std::int64_t t = begin; t < end; ++t) {
+      float* row = values.open(t, room[0], true);
+      simd::add(row, b.data(), x.columns);
+      values.done(t, row);
+    }
   });
 }
 
 void CpuKernels::column_sum(ConstTensorView x, TensorView out, bool accumulate) {
-  const Rows<const float> values = readable(x, x.rows, x.columns, "x");
-  float* sums = writable(out, 1, x.columns, "out").data;
-  parallel_pieces(threads_, x.columns, simd::kMaxStripColumns, [&](std::int64_t begin, std::int64_t end) {
-    float total[simd::kMaxStripColumns] = {};
-    simd::strip_sum(total, values.data + begin, values.stride, x.rows, end - begin);
-    if (accumulate) {
-      simd::add(sums + begin, total, end - begin);
-    } else {
-      std::memcpy(sums + begin, total, static_cast<std::size_t>(end - begin) * sizeof(float));
+  const InRows values = in_rows(x, x.rows, x.columns, "x");
+  const OutRows sums = out_rows(out, 1, x.columns, "out");
+  cpu::sum_strips(threads_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
+    if (!values.is_narrow()) {
+      const auto* first = reinterpret_cast<const float*>(values.address(0, begin));
+      return simd::strip_sum(total, first, values.stride(), x.rows, count);
     }
+    float rows[simd::kChainRows * simd::kMaxStripColumns];
+    cpu::for_chains(x.rows, [&](std::int64_t row, std::int64_t chain) {
+      cpu::widen_strip(values, row, chain, begin, count, rows);
+      simd::strip_sum(total, rows, count, chain, count);
+    });
   });
 }
 
 void CpuKernels::residual_add(TensorView out, ConstTensorView residual, ConstTensorView x, ConstTensorView bias,
                               const Dropout& dropout) {
-  const Rows<float> result = writable(out, x.rows, x.columns, "out");
-  const Rows<const float> stream = readable(residual, x.rows, x.columns, "residual");
-  const Rows<const float> branch = readable(x, x.rows, x.columns, "x");
-  const float* b = optional_row(bias, x.columns, "bias");
+  const OutRows result = out_rows(out, x.rows, x.columns, "out");
+  const InRows stream = in_rows(residual, x.rows, x.columns, "residual");
+  const InRows branch = in_rows(x, x.rows, x.columns, "x");
+  const SharedRow b(bias, x.columns, "bias");
   check_row_dropout(dropout, x.rows, x.columns);
   for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> factors(dropout.probability > 0.0 ? static_cast<std::size_t>(x.columns) : 0);
+    Room room(any_narrow(result, stream, branch), 3, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       if (!factors.empty()) row_factors(dropout, t, x.columns, factors.data());
-      simd::residual_add(result.row(t), stream.row(t), branch.row(t), b, factors.empty() ? nullptr : factors.data(),
-                         x.columns);
+      float* row = result.open(t, room[0]);
+      simd::residual_add(row, stream.row(t, room[1]), branch.row(t, room[2]), b.data(),
+                         factors.empty() ? nullptr : factors.data(), x.columns);
+      result.done(t, row);
     }
   });
 }
 
 void CpuKernels::apply_dropout(TensorView out, ConstTensorView x, const Dropout& dropout) {
-  const Rows<float> result = writable(out, x.rows, x.columns, "out");
-  const Rows<const float> values = readable(x, x.rows, x.columns, "x");
+  const OutRows result = out_rows(out, x.rows, x.columns, "out");
+  const InRows values = in_rows(x, x.rows, x.columns, "x");
   if (dropout.probability == 0.0) {
-    if (result.data != values.data) copy(x, out);
+    if (out.data != x.data) copy(x, out);
     return;
   }
   check_row_dropout(dropout, x.rows, x.columns);
   for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> factors(static_cast<std::size_t>(x.columns));
+    Room room(any_narrow(result, values), 2, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       row_factors(dropout, t, x.columns, factors.data());
-      simd::apply_factors(result.row(t), values.row(t), factors.data(), x.columns);
+      float* row = result.open(t, room[0]);
+      simd::apply_factors(row, values.row(t, room[1]), factors.data(), x.columns);
+      result.done(t, row);
     }
   });
 }
 
 void CpuKernels::activation_forward(ActivationType type, ConstTensorView gate, ConstTensorView up, TensorView out) {
-  const Rows<const float> u = readable(up, up.rows, up.columns, "up");
-  const Rows<const float> g = gate.empty() ? Rows<const float>{} : readable(gate, up.rows, up.columns, "gate");
-  const Rows<float> result = writable(out, up.rows, up.columns, "out");
+  const InRows u = in_rows(up, up.rows, up.columns, "up");
+  const InRows g = optional_rows(gate, up.rows, up.columns, "gate");
+  const OutRows result = out_rows(out, up.rows, up.columns, "out");
   for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
+    Room room(any_narrow(u, g, result), 3, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
-      simd::activation_forward(type, g.row(t), u.row(t), result.row(t), up.columns);
+      float* row = result.open(t, room[0]);
+      simd::activation_forward(type, g.row(t, room[1]), u.row(t, room[2]), row, up.columns);
+      result.done(t, row);
     }
   });
 }
@@ -117,40 +138,63 @@ void CpuKernels::activation_forward(ActivationType type, ConstTensorView gate, C
 void CpuKernels::activation_backward(ActivationType type, ConstTensorView d_out, ConstTensorView gate,
                                      ConstTensorView up, TensorView d_gate, TensorView d_up) {
   TRIREME_CHECK(gate.empty() == d_gate.empty(), "gate and its gradient go together");
-  const Rows<const float> d = readable(d_out, up.rows, up.columns, "d_out");
-  const Rows<const float> u = readable(up, up.rows, up.columns, "up");
-  const Rows<const float> g = gate.empty() ? Rows<const float>{} : readable(gate, up.rows, up.columns, "gate");
-  const Rows<float> d_g = gate.empty() ? Rows<float>{} : writable(d_gate, up.rows, up.columns, "d_gate");
-  const Rows<float> d_u = writable(d_up, up.rows, up.columns, "d_up");
+  const InRows d = in_rows(d_out, up.rows, up.columns, "d_out");
+  const InRows u = in_rows(up, up.rows, up.columns, "up");
+  const InRows g = optional_rows(gate, up.rows, up.columns, "gate");
+  const OutRows d_g = optional_rows(d_gate, up.rows, up.columns, "d_gate");
+  const OutRows d_u = out_rows(d_up, up.rows, up.columns, "d_up");
   for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
+    Room room(any_narrow(d, u, g, d_g, d_u), 5, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
-      simd::activation_backward(type, d.row(t), g.row(t), u.row(t), d_g.row(t), d_u.row(t), up.columns);
+      float* d_gate_row = d_g.open(t, room[0]);
+      float* d_up_row = d_u.open(t, room[1]);
+      simd::activation_backward(type, d.row(t, room[2]), g.row(t, room[3]), u.row(t, room[4]), d_gate_row, d_up_row,
+                                up.columns);
+      d_g.done(t, d_gate_row);
+      d_u.done(t, d_up_row);
     }
   });
 }
 
 void CpuKernels::fill(TensorView x, double value) {
-  const Rows<float> values = writable(x, x.rows, x.columns, "x");
+  const OutRows values = out_rows(x, x.rows, x.columns, "x");
+  Room room(values.is_narrow(), 1, x.columns);
   for (std::int64_t t = 0; t < x.rows; ++t) {
-    std::fill_n(values.row(t), x.columns, static_cast<float>(value));
+    float* row = values.open(t, room[0]);
+    std::fill_n(row, x.columns, static_cast<float>(value));
+    values.done(t, row);
   }
 }
 
 void CpuKernels::copy(ConstTensorView from, TensorView to) {
-  const Rows<const float> source = readable(from, from.rows, from.columns, "from");
-  const Rows<float> target = writable(to, from.rows, from.columns, "to");
+  const InRows source = in_rows(from, from.rows, from.columns, "from");
+  const OutRows target = out_rows(to, from.rows, from.columns, "to");
+  const auto bytes = static_cast<std::size_t>(from.columns * dtype_size(from.dtype));
   for_row_blocks(threads_, from.rows, [&](std::int64_t begin, std::int64_t end) {
+    const bool converts = source.dtype() != target.dtype();
+    Room room(converts, 2, from.columns);
     for (std::int64_t t = begin; t < end; ++t) {
-      std::memcpy(target.row(t), source.row(t), static_cast<std::size_t>(from.columns) * sizeof(float));
+      if (!converts) {
+        std::memcpy(target.address(t), source.address(t), bytes);
+        continue;
+      }
+      float* row = target.open(t, room[0]);
+      std::memcpy(row, source.row(t, room[1]), static_cast<std::size_t>(from.columns) * sizeof(float));
+      target.done(t, row);
     }
   });
 }
 
 void CpuKernels::add(TensorView y, ConstTensorView x) {
-  const Rows<float> sums = writable(y, x.rows, x.columns, "y");
-  const Rows<const float> values = readable(x, x.rows, x.columns, "x");
+  const OutRows sums = out_rows(y, x.rows, x.columns, "y");
+  const InRows values = in_rows(x, x.rows, x.columns, "x");
   for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) simd::add(sums.row(t), values.row(t), x.columns);
+    Room room(any_narrow(sums, values), 2, x.columns);
+    for (std::int64_t t = begin; t < end; ++t) {
+      float* row = sums.open(t, room[0], true);
+      simd::add(row, values.row(t, room[1]), x.columns);
+      sums.done(t, row);
+    }
   });
 }
 

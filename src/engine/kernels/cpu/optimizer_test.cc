@@ -14,7 +14,7 @@ TEST(CpuOptimizer, AdamW) {
     for (const std::int64_t columns : {1, 3, 17, 65, 257, 1000, 40000}) {
       expect_kernel(1, columns, {.tolerance = 2e-6, .columns_alone = true}, [&](Kernels& kernels, auto& w) {
         kernels.adamw(step, w.update("weights"), w.random("gradients"), w.update("first_moment"),
-                      w.update_positive("second_moment", w.rows, w.columns));
+                      w.update_positive("second_moment", w.rows, w.columns), TensorView{});
       });
     }
   }
@@ -22,7 +22,7 @@ TEST(CpuOptimizer, AdamW) {
 
 TEST(CpuOptimizer, AdamWOfZeroGradientsOnlyDecays) {
   std::vector<float> w{1.0f, -2.0f, 0.0f}, g(3), m(3), v(3);
-  CpuKernels(1).adamw({.learning_rate = 0.5, .weight_decay = 0.5}, row_of(w), row_of(g), row_of(m), row_of(v));
+  CpuKernels(1).adamw({.learning_rate = 0.5, .weight_decay = 0.5}, row_of(w), row_of(g), row_of(m), row_of(v), {});
   EXPECT_EQ(w, (std::vector<float>{0.75f, -1.5f, 0.0f}));
 }
 

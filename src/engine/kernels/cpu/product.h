@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "engine/kernels/cpu/typed_rows.h"
+
 namespace trireme::kernels::cpu {
 
 // c [m, n] = or += op(a) op(b); contraction of length k. Row-major with leading dimensions; transposed operands are
@@ -25,5 +27,19 @@ struct Product {
 };
 // On `threads` threads; 1 inside a parallel region.
 void multiply(const Product& product, int threads);
+
+// The same of operands of which some are narrow. scratch: narrow_scratch_elements() floats.
+struct TypedProduct {
+  InRows a;
+  bool transpose_a = false;
+  InRows b;
+  bool transpose_b = false;
+  OutRows c;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool accumulate = false;
+};
+void multiply(const TypedProduct& product, float* scratch, int threads);
 
 }  // namespace trireme::kernels::cpu

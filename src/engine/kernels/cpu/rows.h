@@ -21,12 +21,16 @@ struct Rows {
 };
 
 template <class Pointer>
-void check_view(const BasicView<Pointer>& view, std::int64_t rows, std::int64_t columns, std::string_view name) {
-  TRIREME_CHECK(view.dtype == DType::kF32, "{} is {}; the CPU kernels compute in F32", name, dtype_name(view.dtype));
+void check_shape(const BasicView<Pointer>& view, std::int64_t rows, std::int64_t columns, std::string_view name) {
   TRIREME_CHECK(view.rows == rows && view.columns == columns, "{} is [{}, {}], not [{}, {}]", name, view.rows,
                 view.columns, rows, columns);
   TRIREME_CHECK(view.data != nullptr || rows == 0 || columns == 0, "{} has no memory", name);
   TRIREME_CHECK(view.rows <= 1 || view.row_stride >= view.columns, "rows of {} overlap", name);
+}
+template <class Pointer>
+void check_view(const BasicView<Pointer>& view, std::int64_t rows, std::int64_t columns, std::string_view name) {
+  TRIREME_CHECK(view.dtype == DType::kF32, "{} is {}, not F32", name, dtype_name(view.dtype));
+  check_shape(view, rows, columns, name);
 }
 
 inline Rows<const float> readable(const ConstTensorView& view, std::int64_t rows, std::int64_t columns,
@@ -38,11 +42,6 @@ inline Rows<float> writable(const TensorView& view, std::int64_t rows, std::int6
   check_view(view, rows, columns, name);
   return {reinterpret_cast<float*>(view.data), rows, columns, view.row_stride};
 }
-// One contiguous row of `size`, or null where the view is empty.
-inline const float* optional_row(const ConstTensorView& view, std::int64_t size, std::string_view name) {
-  return view.empty() ? nullptr : readable(view, 1, size, name).data;
-}
-
 // function(i) for i in [0, count) on up to `threads` threads.
 template <class Function>
 void parallel_for(int threads, std::int64_t count, const Function& function) {

@@ -11,6 +11,10 @@
 
 namespace trireme::kernels::simd {
 
+// BF16 or F16 to float, and back, rounded to the nearest, ties to even.
+void widen(DType dtype, const std::uint16_t* from, float* to, std::int64_t n);
+void narrow(DType dtype, const float* from, std::uint16_t* to, std::int64_t n);
+
 // The name of that instruction set, e.g. "AVX3".
 const char* instruction_set();
 
@@ -26,7 +30,8 @@ void residual_add(float* out, const float* residual, const float* x, const float
 void apply_factors(float* out, const float* x, const float* factors, std::int64_t n);
 // (first, second) = (first c - second s, second c + first s), s negated if inverse.
 void rotate(float* first, float* second, const float* cosines, const float* sines, bool inverse, std::int64_t n);
-// total += the sums of the columns of x [rows, n]: chains of 64 rows, added in ascending order.
+// total += the sums of the columns of x [rows, n]: chains of kChainRows, added in ascending order.
+inline constexpr std::int64_t kChainRows = 64;
 inline constexpr std::int64_t kMaxStripColumns = 128;  // most that n may be in strip sums
 void strip_sum(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n);
 

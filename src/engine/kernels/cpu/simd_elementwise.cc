@@ -56,7 +56,6 @@ void rotate(float* first, float* second, const float* cosines, const float* sine
 }
 
 void strip_sum(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
-  constexpr std::int64_t kChainRows = 64;
   HWY_ALIGN float chain[kMaxStripColumns];
   for (std::int64_t begin = 0; begin < rows; begin += kChainRows) {
     const std::int64_t end = begin + kChainRows < rows ? begin + kChainRows : rows;

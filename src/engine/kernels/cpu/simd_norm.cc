@@ -65,7 +65,6 @@ void norm_backward_apply(const float* d_y, const float* x, RowStats stats, const
 void strip_sum_normalised(float* total, const float* d_y, std::int64_t d_y_stride, const float* x,
                           std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
                           std::int64_t n) {
-  constexpr std::int64_t kChainRows = 64;
   HWY_ALIGN float chain[kMaxStripColumns];
   for (std::int64_t begin = 0; begin < rows; begin += kChainRows) {
     const std::int64_t end = begin + kChainRows < rows ? begin + kChainRows : rows;

@@ -91,7 +91,7 @@ void run_simple_kernels(Kernels& k, Pool& pool, std::vector<TensorView>& results
   k.rotary(turned, 3, 2, pool.random(2, 2), 2, true);
   const TensorView m = pool.random(1, 6);
   const TensorView v = pool.zeros(1, 6);
-  k.adamw({.learning_rate = 0.1}, bias, sums, m, v);
+  k.adamw({.learning_rate = 0.1}, bias, sums, m, v, {});
   const TensorView blocks = pool.zeros(1, 1);
   k.square_blocks(x, blocks);
   for (const TensorView& view : {x, y, product, bias, sums, added, part, d_table, turned, m, v, blocks}) {

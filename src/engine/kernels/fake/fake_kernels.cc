@@ -170,8 +170,8 @@ void FakeKernels::cross_entropy_backward(TensorView logits, ConstTensorView row_
   queue(&Kernels::cross_entropy_backward, logits, row_max, row_sum, targets, vocabulary_begin, scale);
 }
 void FakeKernels::adamw(const AdamW& step, TensorView weights, ConstTensorView gradients, TensorView first_moment,
-                        TensorView second_moment) {
-  queue(&Kernels::adamw, step, weights, gradients, first_moment, second_moment);
+                        TensorView second_moment, TensorView rounded) {
+  queue(&Kernels::adamw, step, weights, gradients, first_moment, second_moment, rounded);
 }
 void FakeKernels::square_blocks(ConstTensorView x, TensorView blocks) { queue(&Kernels::square_blocks, x, blocks); }
 void FakeKernels::fill(TensorView x, double value) { queue(&Kernels::fill, x, value); }

@@ -54,7 +54,7 @@ class FakeKernels : public Kernels {
                               std::span<const std::int32_t> targets, std::int64_t vocabulary_begin,
                               double scale) override;
   void adamw(const AdamW& step, TensorView weights, ConstTensorView gradients, TensorView first_moment,
-             TensorView second_moment) override;
+             TensorView second_moment, TensorView rounded) override;
   void square_blocks(ConstTensorView x, TensorView blocks) override;
   void fill(TensorView x, double value) override;
   void copy(ConstTensorView from, TensorView to) override;

@@ -2,6 +2,7 @@
 
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/reference_kernels.h"
+#include "engine/kernels/reference/widened.h"
 
 namespace trireme::kernels {
 namespace {
@@ -62,6 +63,9 @@ T slope(ActivationType type, T x) {
 
 void ReferenceKernels::activation_forward(ActivationType type, ConstTensorView gate, ConstTensorView up,
                                           TensorView out) {
+  reference::Widened widened;
+  widened.out(out);
+  widened.in(gate, up);
   with_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     const bool gated = !gate.empty();
@@ -78,6 +82,9 @@ void ReferenceKernels::activation_forward(ActivationType type, ConstTensorView g
 
 void ReferenceKernels::activation_backward(ActivationType type, ConstTensorView d_out, ConstTensorView gate,
                                            ConstTensorView up, TensorView d_gate, TensorView d_up) {
+  reference::Widened widened;
+  widened.out(d_gate, d_up);
+  widened.in(d_out, gate, up);
   TRIREME_CHECK(gate.empty() == d_gate.empty(), "gate and its gradient go together");
   with_type(d_out.dtype, [&](auto zero) {
     using T = decltype(zero);

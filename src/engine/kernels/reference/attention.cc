@@ -7,6 +7,7 @@
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/dropout.h"
 #include "engine/kernels/reference/reference_kernels.h"
+#include "engine/kernels/reference/widened.h"
 
 namespace trireme::kernels {
 namespace {
@@ -155,12 +156,20 @@ void backward_of(const AttentionBackward& work) {
 
 }  // namespace
 
-void ReferenceKernels::attention_forward(const AttentionForward& work) {
+void ReferenceKernels::attention_forward(const AttentionForward& given) {
+  AttentionForward work = given;
+  reference::Widened widened;
+  widened.out(work.out);
+  widened.in(work.q, work.k, work.v);
   check_shape(work.shape);
   reference::with_type(work.q.dtype, [&](auto zero) { forward_of<decltype(zero)>(work); });
 }
 
-void ReferenceKernels::attention_backward(const AttentionBackward& work) {
+void ReferenceKernels::attention_backward(const AttentionBackward& given) {
+  AttentionBackward work = given;
+  reference::Widened widened;
+  widened.out(work.d_q, work.d_k, work.d_v);
+  widened.in(work.q, work.k, work.v, work.out, work.d_out);
   check_shape(work.shape);
   fill(work.d_q, 0.0);
   fill(work.d_k, 0.0);

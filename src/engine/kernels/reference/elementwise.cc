@@ -3,6 +3,7 @@
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/dropout.h"
 #include "engine/kernels/reference/reference_kernels.h"
+#include "engine/kernels/reference/widened.h"
 
 namespace trireme::kernels {
 
@@ -13,6 +14,9 @@ using reference::writable;
 using reference::writable_vector;
 
 void ReferenceKernels::add_bias(TensorView x, ConstTensorView bias) {
+  reference::Widened widened;
+  widened.out(x);
+  widened.in(bias);
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto values = writable<T>(x, x.rows, x.columns, "x");
@@ -25,6 +29,9 @@ void ReferenceKernels::add_bias(TensorView x, ConstTensorView bias) {
 
 // With accumulate the finished sum is added to what is there.
 void ReferenceKernels::column_sum(ConstTensorView x, TensorView out, bool accumulate) {
+  reference::Widened widened;
+  widened.out(out);
+  widened.in(x);
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto values = readable<T>(x, x.rows, x.columns, "x");
@@ -38,6 +45,9 @@ void ReferenceKernels::column_sum(ConstTensorView x, TensorView out, bool accumu
 
 void ReferenceKernels::residual_add(TensorView out, ConstTensorView residual, ConstTensorView x, ConstTensorView bias,
                                     const Dropout& dropout) {
+  reference::Widened widened;
+  widened.out(out);
+  widened.in(residual, x, bias);
   with_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto result = writable<T>(out, out.rows, out.columns, "out");
@@ -56,6 +66,9 @@ void ReferenceKernels::residual_add(TensorView out, ConstTensorView residual, Co
 }
 
 void ReferenceKernels::apply_dropout(TensorView out, ConstTensorView x, const Dropout& dropout) {
+  reference::Widened widened;
+  widened.out(out);
+  widened.in(x);
   with_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto result = writable<T>(out, out.rows, out.columns, "out");
@@ -68,6 +81,8 @@ void ReferenceKernels::apply_dropout(TensorView out, ConstTensorView x, const Dr
 }
 
 void ReferenceKernels::fill(TensorView x, double value) {
+  reference::Widened widened;
+  widened.out(x);
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto values = writable<T>(x, x.rows, x.columns, "x");
@@ -77,8 +92,13 @@ void ReferenceKernels::fill(TensorView x, double value) {
   });
 }
 
-// Of any element type: bytes.
+// Of one type, whichever it is: bytes.
 void ReferenceKernels::copy(ConstTensorView from, TensorView to) {
+  reference::Widened widened;
+  if (from.dtype != to.dtype) {
+    widened.out(to);
+    widened.in(from);
+  }
   reference::check_view(from, to.dtype, to.rows, to.columns, "from");
   reference::check_view(to, to.dtype, to.rows, to.columns, "to");
   const std::int64_t size = dtype_size(to.dtype);
@@ -90,6 +110,9 @@ void ReferenceKernels::copy(ConstTensorView from, TensorView to) {
 }
 
 void ReferenceKernels::add(TensorView y, ConstTensorView x) {
+  reference::Widened widened;
+  widened.out(y);
+  widened.in(x);
   with_type(y.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto sum = writable<T>(y, y.rows, y.columns, "y");

@@ -1,5 +1,6 @@
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/reference_kernels.h"
+#include "engine/kernels/reference/widened.h"
 
 namespace trireme::kernels {
 
@@ -9,6 +10,9 @@ using reference::writable;
 
 void ReferenceKernels::embedding_forward(std::span<const std::int32_t> ids, ConstTensorView table,
                                          std::int64_t row_begin, TensorView out) {
+  reference::Widened widened;
+  widened.out(out);
+  widened.in(table);
   with_type(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto rows = readable<T>(table, table.rows, table.columns, "table");
@@ -23,6 +27,9 @@ void ReferenceKernels::embedding_forward(std::span<const std::int32_t> ids, Cons
 
 void ReferenceKernels::embedding_backward(std::span<const std::int32_t> ids, ConstTensorView d_out,
                                           std::int64_t row_begin, TensorView d_table, bool accumulate) {
+  reference::Widened widened;
+  widened.out(d_table);
+  widened.in(d_out);
   if (!accumulate) fill(d_table, 0.0);
   with_type(d_table.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -37,6 +44,9 @@ void ReferenceKernels::embedding_backward(std::span<const std::int32_t> ids, Con
 }
 
 void ReferenceKernels::position_forward(ConstTensorView table, std::int64_t sequence, TensorView out) {
+  reference::Widened widened;
+  widened.out(out);
+  widened.in(table);
   TRIREME_CHECK(sequence > 0 && sequence <= table.rows, "{} positions of {}", sequence, table.rows);
   TRIREME_CHECK_EQ(out.rows % sequence, 0);
   with_type(out.dtype, [&](auto zero) {
@@ -51,6 +61,9 @@ void ReferenceKernels::position_forward(ConstTensorView table, std::int64_t sequ
 
 void ReferenceKernels::position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table,
                                          bool accumulate) {
+  reference::Widened widened;
+  widened.out(d_table);
+  widened.in(d_out);
   TRIREME_CHECK(sequence > 0 && sequence <= d_table.rows, "{} positions of {}", sequence, d_table.rows);
   TRIREME_CHECK_EQ(d_out.rows % sequence, 0);
   with_type(d_table.dtype, [&](auto zero) {
@@ -71,6 +84,8 @@ void ReferenceKernels::position_backward(ConstTensorView d_out, std::int64_t seq
 
 void ReferenceKernels::rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table,
                               std::int64_t sequence, bool inverse) {
+  reference::Widened widened;
+  widened.out(x);
   TRIREME_CHECK(!x.empty(), "x has no memory");
   TRIREME_CHECK(heads > 0 && head_dim > 0 && head_dim % 2 == 0, "{} heads of {}", heads, head_dim);
   TRIREME_CHECK_GT(sequence, 0);

@@ -3,6 +3,7 @@
 
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/reference_kernels.h"
+#include "engine/kernels/reference/widened.h"
 
 namespace trireme::kernels {
 namespace {
@@ -42,7 +43,11 @@ void gemm_of(const Gemm& work) {
 }  // namespace
 
 void ReferenceKernels::gemm(const Gemm& gemm) {
-  reference::with_type(gemm.c.dtype, [&](auto zero) { gemm_of<decltype(zero)>(gemm); });
+  Gemm work = gemm;
+  reference::Widened widened;
+  widened.out(work.c);
+  widened.in(work.a, work.b);
+  reference::with_type(work.c.dtype, [&](auto zero) { gemm_of<decltype(zero)>(work); });
 }
 
 }  // namespace trireme::kernels

@@ -2,6 +2,7 @@
 
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/reference_kernels.h"
+#include "engine/kernels/reference/widened.h"
 
 namespace trireme::kernels {
 namespace {
@@ -38,6 +39,9 @@ T normalised(Matrix<const T> x, Matrix<const T> stats, std::int64_t t, std::int6
 
 void ReferenceKernels::norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
                                     double epsilon, TensorView y, TensorView stats) {
+  reference::Widened widened;
+  widened.out(y);
+  widened.in(x, weight, bias);
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto values = readable<T>(x, x.rows, x.columns, "x");
@@ -53,6 +57,9 @@ void ReferenceKernels::norm_forward(NormType type, ConstTensorView x, ConstTenso
 
 void ReferenceKernels::norm_apply(NormType type, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
                                   ConstTensorView bias, TensorView y) {
+  reference::Widened widened;
+  widened.out(y);
+  widened.in(x, weight, bias);
   TRIREME_CHECK(type == NormType::kLayerNorm || bias.empty(), "an RMS norm has no bias");
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -75,6 +82,9 @@ void ReferenceKernels::norm_apply(NormType type, ConstTensorView x, ConstTensorV
 // for RMS.
 void ReferenceKernels::norm_backward_input(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
                                            ConstTensorView weight, ConstTensorView addend, TensorView d_x) {
+  reference::Widened widened;
+  widened.out(d_x);
+  widened.in(d_y, x, weight, addend);
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto gradient = readable<T>(d_y, x.rows, x.columns, "d_y");
@@ -106,6 +116,9 @@ void ReferenceKernels::norm_backward_input(NormType type, ConstTensorView d_y, C
 void ReferenceKernels::norm_backward_weight(NormType type, ConstTensorView d_y, ConstTensorView x,
                                             ConstTensorView stats, TensorView d_weight, TensorView d_bias,
                                             bool accumulate) {
+  reference::Widened widened;
+  widened.out(d_weight, d_bias);
+  widened.in(d_y, x);
   TRIREME_CHECK(type == NormType::kLayerNorm || d_bias.empty(), "an RMS norm has no bias");
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);

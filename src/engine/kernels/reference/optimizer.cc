@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/reference_kernels.h"
+#include "engine/kernels/reference/widened.h"
 
 namespace trireme::kernels {
 
@@ -14,7 +15,9 @@ using reference::writable_vector;
 
 // Loshchilov and Hutter, "Decoupled weight decay regularization", 2019; the decay before the step.
 void ReferenceKernels::adamw(const AdamW& step, TensorView weights, ConstTensorView gradients, TensorView first_moment,
-                             TensorView second_moment) {
+                             TensorView second_moment, TensorView rounded) {
+  reference::Widened widened;
+  widened.in(gradients);
   with_type(weights.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t size = weights.elements();
@@ -35,9 +38,12 @@ void ReferenceKernels::adamw(const AdamW& step, TensorView weights, ConstTensorV
       w[i] -= static_cast<T>(step.learning_rate) * (mean / (root + static_cast<T>(step.epsilon)));
     }
   });
+  if (!rounded.empty()) copy(weights, rounded);
 }
 
 void ReferenceKernels::square_blocks(ConstTensorView x, TensorView blocks) {
+  reference::Widened widened;
+  widened.in(x);
   constexpr std::int64_t kBlock = 256;
   constexpr std::int64_t kChains = 8;
   const std::int64_t block_count = divide_up(x.elements(), kBlock);

@@ -24,7 +24,7 @@ TEST(ReferenceAdamW, TwoStepsByHand) {
              .bias_correction1 = 0.1,
              .bias_correction2 = 0.01,
              .gradient_scale = 0.5};
-  kernels.adamw(step, w.view(), g.view(), m.view(), v.view());
+  kernels.adamw(step, w.view(), g.view(), m.view(), v.view(), {});
   // g = 2: m = 0.2, v = 0.04; corrected 2 and 4. w = 1 - 0.02 - 0.1 * 2 / (2 + 0.5).
   EXPECT_NEAR(m(0, 0), 0.2, 1e-16);
   EXPECT_NEAR(v(0, 0), 0.04, 1e-16);
@@ -33,7 +33,7 @@ TEST(ReferenceAdamW, TwoStepsByHand) {
   g(0, 0) = -2.0;
   step.bias_correction1 = 1.0 - 0.9 * 0.9;
   step.bias_correction2 = 1.0 - 0.99 * 0.99;
-  kernels.adamw(step, w.view(), g.view(), m.view(), v.view());
+  kernels.adamw(step, w.view(), g.view(), m.view(), v.view(), {});
   // g = -1: m = 0.18 - 0.1 = 0.08, v = 0.0396 + 0.01 = 0.0496.
   EXPECT_NEAR(m(0, 0), 0.08, 1e-16);
   EXPECT_NEAR(v(0, 0), 0.0496, 1e-16);
@@ -49,12 +49,12 @@ TEST(ReferenceAdamW, APartStepsAsInTheWhole) {
   auto part = w;
   TestTensor<float> m(1, 19);
   TestTensor<float> v(1, 19);
-  kernels.adamw(step, w.view(), g.view(), m.view(), v.view());
+  kernels.adamw(step, w.view(), g.view(), m.view(), v.view(), {});
   TestTensor<float> m2(1, 5);
   TestTensor<float> v2(1, 5);
-  kernels.adamw(step, column_range(part.view(), 7, 5), column_range(g.view(), 7, 5), m2.view(), v2.view());
+  kernels.adamw(step, column_range(part.view(), 7, 5), column_range(g.view(), 7, 5), m2.view(), v2.view(), {});
   for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(part(0, 7 + i), w(0, 7 + i));
-  EXPECT_THROW(kernels.adamw(step, w.view(), g.view(), m2.view(), v.view()), InternalError);
+  EXPECT_THROW(kernels.adamw(step, w.view(), g.view(), m2.view(), v.view(), {}), InternalError);
 }
 
 TEST(ReferenceSquareBlocks, EightChainsABlock) {

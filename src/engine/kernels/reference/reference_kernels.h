@@ -65,7 +65,7 @@ class ReferenceKernels : public Kernels {
 
   // optimizer.cc
   void adamw(const AdamW& step, TensorView weights, ConstTensorView gradients, TensorView first_moment,
-             TensorView second_moment) override;
+             TensorView second_moment, TensorView rounded) override;
   void square_blocks(ConstTensorView x, TensorView blocks) override;
 };
 

@@ -1,0 +1,357 @@
+// The rule of types (kernels.h): a call on narrow operands has the bits of the same call on their F32 values, rounded
+// once at its end; and the reference means the same by it.
+
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <list>
+#include <map>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "base/attention_tile.h"
+#include "base/narrow_scratch.h"
+#include "base/random.h"
+#include "engine/kernels/cpu/cpu_kernels.h"
+#include "engine/kernels/cpu/simd.h"
+#include "engine/kernels/reference/reference_kernels.h"
+
+namespace trireme::kernels {
+namespace {
+
+// The tensors of one run by name: narrow, or the same values in F32.
+class Tensors {
+ public:
+  // Which of the narrow ones are so: bit i of the mask, in the order in which they are made.
+  Tensors(DType dtype, std::uint32_t mask, bool widened) : dtype_(dtype), mask_(mask), widened_(widened) {}
+
+  ConstTensorView in(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    return make(name, rows, columns, is_next_narrow(), false);
+  }
+  TensorView out(const std::string& name, std::int64_t rows, std::int64_t columns) {
+    return make(name, rows, columns, is_next_narrow(), true);
+  }
+  // Always F32.
+  TensorView wide(const std::string& name, std::int64_t rows, std::int64_t columns, bool result = false) {
+    return make(name, rows, columns, false, result);
+  }
+  static constexpr std::int64_t kPadding = 3;
+
+  // What the results hold, each in the type that it has, or would have.
+  std::map<std::string, std::vector<std::byte>> results() const {
+    std::map<std::string, std::vector<std::byte>> all;
+    for (const Piece& piece : pieces_) {
+      if (!piece.result) continue;
+      std::vector<float> values(static_cast<std::size_t>(piece.view.elements()));
+      for (std::int64_t row = 0; row < piece.view.rows; ++row) {
+        const std::int64_t element = dtype_size(piece.view.dtype);
+        convert_to_f32(piece.view.dtype,
+                       std::span<const std::byte>(piece.view.data + row * piece.view.row_stride * element,
+                                                  static_cast<std::size_t>(piece.view.columns * element)),
+                       std::span(values).subspan(static_cast<std::size_t>(row * piece.view.columns),
+                                                 static_cast<std::size_t>(piece.view.columns)));
+      }
+      std::vector<std::byte>& raw = all[piece.name];
+      raw.resize(values.size() * static_cast<std::size_t>(dtype_size(piece.meant)));
+      convert_from_f32(piece.meant, values, raw);
+    }
+    return all;
+  }
+
+ private:
+  struct Piece {
+    std::string name;
+    std::vector<std::byte> memory;
+    TensorView view;
+    DType meant = DType::kF32;
+    bool result = false;
+  };
+  bool is_next_narrow() { return (mask_ >> count_++ & 1U) != 0; }
+
+  TensorView make(const std::string& name, std::int64_t rows, std::int64_t columns, bool narrow, bool result) {
+    Piece& piece = pieces_.emplace_back();
+    piece.name = name;
+    piece.meant = narrow ? dtype_ : DType::kF32;
+    piece.result = result;
+    const DType dtype = widened_ ? DType::kF32 : piece.meant;
+    const std::int64_t stride = columns + kPadding, element = dtype_size(dtype);
+    piece.memory.assign(static_cast<std::size_t>(rows * stride * element), std::byte{0xff});  // NaN
+    piece.view = make_view(piece.memory.data(), dtype, rows, columns);
+    piece.view.row_stride = stride;
+    const RandomKey key{3, stream_of("narrow", name)};
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::vector<float> values;
+      for (std::int64_t j = 0; j < columns; ++j) {
+        values.push_back(static_cast<float>(random_normal(key, static_cast<std::uint64_t>(row * columns + j))));
+      }
+      std::vector<std::byte> rounded(values.size() * static_cast<std::size_t>(dtype_size(piece.meant)));
+      convert_from_f32(piece.meant, values, rounded);
+      convert_to_f32(piece.meant, rounded, values);
+      convert_from_f32(
+          dtype, values,
+          std::span(piece.view.data + row * stride * element, static_cast<std::size_t>(columns * element)));
+    }
+    return piece.view;
+  }
+
+  DType dtype_;
+  std::uint32_t mask_;
+  bool widened_;
+  int count_ = 0;
+  std::list<Piece> pieces_;
+};
+
+using Call = std::function<void(Kernels&, Tensors&)>;
+
+class Narrow : public testing::TestWithParam<DType> {
+ protected:
+  Narrow() : scratch_(static_cast<std::size_t>(narrow_scratch_elements()), std::numeric_limits<float>::quiet_NaN()) {
+    const TensorView scratch =
+        make_view(reinterpret_cast<std::byte*>(scratch_.data()), DType::kF32, 1, narrow_scratch_elements());
+    one_.use_scratch(scratch);
+    two_.use_scratch(scratch);
+  }
+
+  std::map<std::string, std::vector<std::byte>> run_with(Kernels& kernels, std::uint32_t mask, bool widened,
+                                                         const Call& run) {
+    Tensors tensors(GetParam(), mask, widened);
+    run(kernels, tensors);
+    return tensors.results();
+  }
+
+  // Of all operands narrow, of every other one, and of one alone.
+  void expect_rounded(const Call& run) {
+    for (const std::uint32_t mask : {0xffffffffU, 0x55555555U, 0xaaaaaaaaU, 1U, 2U, 4U}) {
+      SCOPED_TRACE(fmt::format("types {:x}", mask));
+      const auto narrow = run_with(one_, mask, false, run);
+      ASSERT_FALSE(narrow.empty());
+      EXPECT_EQ(narrow, run_with(one_, mask, true, run));
+      EXPECT_EQ(narrow, run_with(two_, mask, false, run));
+      EXPECT_EQ(run_with(reference_, mask, false, run), run_with(reference_, mask, true, run)) << "reference";
+    }
+  }
+
+  std::vector<float> scratch_;
+  CpuKernels one_{1}, two_{2};
+  ReferenceKernels reference_;
+};
+
+TEST_P(Narrow, ConversionsAreThoseOfTheBase) {
+  std::vector<std::uint16_t> all(65536);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> wide(all.size()), expected(all.size());
+  simd::widen(GetParam(), all.data(), wide.data(), std::ssize(all));
+  convert_to_f32(GetParam(), std::as_bytes(std::span(all)), expected);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(wide[i])) << i;
+    } else {
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(wide[i]), std::bit_cast<std::uint32_t>(expected[i])) << i;
+    }
+  }
+  // Each number, its neighbours, and the middle between two, just above and just below it.
+  std::vector<float> values;
+  for (const std::uint32_t top : all) {
+    for (const std::uint32_t low : {0x0000U, 0x0001U, 0x0fffU, 0x1000U, 0x1001U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
+      values.push_back(std::bit_cast<float>(top << 16U | low));
+    }
+  }
+  std::vector<std::uint16_t> narrow(values.size()), rounded(values.size());
+  simd::narrow(GetParam(), values.data(), narrow.data(), std::ssize(values));
+  convert_from_f32(GetParam(), values, std::as_writable_bytes(std::span(rounded)));
+  std::vector<float> back(values.size());
+  convert_to_f32(GetParam(), std::as_bytes(std::span(narrow)), back);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(values[i])) {
+      EXPECT_TRUE(std::isnan(back[i])) << values[i];
+    } else {
+      ASSERT_EQ(narrow[i], rounded[i]) << fmt::format("{:a}", values[i]);
+    }
+  }
+}
+
+TEST_P(Narrow, Products) {
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        for (const auto& [m, n, k] :
+             {std::tuple{1, 1, 1}, {33, 70, 300}, {17, 1030, 65}, {520, 40, 0}, {515, 3, 513}}) {
+          SCOPED_TRACE(fmt::format("{}{} {} x {} x {}{}", transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k,
+                                   accumulate ? ", accumulated" : ""));
+          const Call run = [&](Kernels& kernels, Tensors& t) {
+            kernels.gemm({.a = transpose_a ? t.in("a", k, m) : t.in("a", m, k),
+                          .transpose_a = transpose_a,
+                          .b = transpose_b ? t.in("b", n, k) : t.in("b", k, n),
+                          .transpose_b = transpose_b,
+                          .c = t.out("c", m, n),
+                          .accumulate = accumulate});
+          };
+          expect_rounded(run);
+          EXPECT_EQ(run_with(one_, 7, false, run), run_with(reference_, 7, false, run));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Narrow, Elementwise) {
+  const std::array<std::uint64_t, 2> streams{1, 2};
+  for (const std::int64_t n : {1, 17, 300}) {
+    for (const double probability : {0.0, 0.3}) {
+      const Dropout dropout{
+          .probability = probability, .seed = 1, .streams = streams, .sequence = 35, .columns_total = n};
+      expect_rounded([&](Kernels& k, Tensors& t) { k.add_bias(t.out("x", 70, n), t.in("bias", 1, n)); });
+      expect_rounded([&](Kernels& k, Tensors& t) {
+        k.residual_add(t.out("out", 70, n), t.in("residual", 70, n), t.in("x", 70, n), t.in("bias", 1, n), dropout);
+      });
+      expect_rounded([&](Kernels& k, Tensors& t) { k.apply_dropout(t.out("out", 70, n), t.in("x", 70, n), dropout); });
+    }
+    for (const bool accumulate : {false, true}) {
+      expect_rounded([&](Kernels& k, Tensors& t) { k.column_sum(t.in("x", 70, n), t.out("sum", 1, n), accumulate); });
+    }
+    expect_rounded([&](Kernels& k, Tensors& t) { k.fill(t.out("x", 5, n), 0.3); });
+    expect_rounded([&](Kernels& k, Tensors& t) { k.copy(t.in("from", 5, n), t.out("to", 5, n)); });
+    expect_rounded([&](Kernels& k, Tensors& t) { k.add(t.out("y", 5, n), t.in("x", 5, n)); });
+  }
+}
+
+TEST_P(Narrow, InPlace) {
+  expect_rounded([](Kernels& k, Tensors& t) {
+    const TensorView x = t.out("x", 7, 33);
+    k.residual_add(x, t.in("residual", 7, 33), x, {}, {});
+  });
+  expect_rounded([](Kernels& k, Tensors& t) {
+    const TensorView x = t.out("x", 7, 33);
+    k.residual_add(x, x, t.in("branch", 7, 33), {}, {});
+  });
+}
+
+TEST_P(Narrow, Activations) {
+  for (const ActivationType type : {ActivationType::kGeluTanh, ActivationType::kSilu, ActivationType::kRelu}) {
+    expect_rounded(
+        [&](Kernels& k, Tensors& t) { k.activation_forward(type, {}, t.in("up", 9, 40), t.out("out", 9, 40)); });
+    expect_rounded([&](Kernels& k, Tensors& t) {
+      k.activation_forward(type, t.in("gate", 9, 40), t.in("up", 9, 40), t.out("out", 9, 40));
+    });
+    expect_rounded([&](Kernels& k, Tensors& t) {
+      const TensorView d = t.out("d", 9, 40);
+      k.activation_backward(type, d, t.in("gate", 9, 40), t.in("up", 9, 40), t.out("d_gate", 9, 40), d);
+    });
+    expect_rounded([&](Kernels& k, Tensors& t) {
+      k.activation_backward(type, t.in("d", 9, 40), {}, t.in("up", 9, 40), {}, t.out("d_up", 9, 40));
+    });
+  }
+}
+
+TEST_P(Narrow, Norms) {
+  for (const NormType type : {NormType::kLayerNorm, NormType::kRmsNorm}) {
+    const bool biased = type == NormType::kLayerNorm;
+    for (const std::int64_t n : {1, 40, 300}) {
+      expect_rounded([&](Kernels& k, Tensors& t) {
+        k.norm_forward(type, t.in("x", 70, n), t.in("weight", 1, n), biased ? t.in("bias", 1, n) : ConstTensorView{},
+                       1e-5, t.out("y", 70, n), t.wide("stats", 70, 2, true));
+      });
+      expect_rounded([&](Kernels& k, Tensors& t) {
+        k.norm_backward_input(type, t.in("d_y", 70, n), t.in("x", 70, n), t.wide("stats", 70, 2), t.in("weight", 1, n),
+                              t.in("addend", 70, n), t.out("d_x", 70, n));
+      });
+      for (const bool accumulate : {false, true}) {
+        expect_rounded([&](Kernels& k, Tensors& t) {
+          const TensorView d_bias = biased ? t.out("d_bias", 1, n) : TensorView{};
+          k.norm_backward_weight(type, t.in("d_y", 70, n), t.in("x", 70, n), t.wide("stats", 70, 2),
+                                 t.out("d_weight", 1, n), d_bias, accumulate);
+        });
+      }
+    }
+  }
+}
+
+TEST_P(Narrow, Tables) {
+  const std::vector<std::int32_t> ids{4, 1, 9, 4, 4, 0, 1, 20};
+  for (const std::int64_t n : {1, 40, 200}) {
+    expect_rounded(
+        [&](Kernels& k, Tensors& t) { k.embedding_forward(ids, t.in("table", 6, n), 1, t.out("out", 8, n)); });
+    for (const bool accumulate : {false, true}) {
+      expect_rounded([&](Kernels& k, Tensors& t) {
+        k.embedding_backward(ids, t.in("d_out", 8, n), 1, t.out("d_table", 6, n), accumulate);
+      });
+      expect_rounded([&](Kernels& k, Tensors& t) {
+        k.position_backward(t.in("d_out", 8, n), 4, t.out("d_table", 6, n), accumulate);
+      });
+    }
+    expect_rounded([&](Kernels& k, Tensors& t) { k.position_forward(t.in("table", 6, n), 4, t.out("out", 8, n)); });
+  }
+  for (const bool inverse : {false, true}) {
+    expect_rounded(
+        [&](Kernels& k, Tensors& t) { k.rotary(t.out("x", 8, 24), 3, 8, t.wide("table", 4, 8), 4, inverse); });
+  }
+}
+
+TEST_P(Narrow, Attention) {
+  const std::array<std::uint64_t, 2> streams{1, 2};
+  for (const std::int64_t sequence : {1, 70}) {
+    for (const double probability : {0.0, 0.2}) {
+      const AttentionShape shape{.sequences = 2,
+                                 .sequence = sequence,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 8,
+                                 .scale = 0.35,
+                                 .head_begin = 0,
+                                 .dropout = {.probability = probability, .seed = 1, .streams = streams}};
+      const std::int64_t rows = 2 * sequence;
+      const auto scratch = [](Tensors& t, std::int64_t elements) {
+        TensorView view = t.wide("scratch", 1, 2 * elements);
+        view.row_stride = view.columns;
+        return view;
+      };
+      expect_rounded([&](Kernels& k, Tensors& t) {
+        k.attention_forward({.shape = shape,
+                             .q = t.in("q", rows, 32),
+                             .k = t.in("k", rows, 16),
+                             .v = t.in("v", rows, 16),
+                             .out = t.out("out", rows, 32),
+                             .log_sum_exp = t.wide("log_sum_exp", 8, sequence, true),
+                             .scratch = scratch(t, attention_forward_scratch(sequence, 8))});
+      });
+      expect_rounded([&](Kernels& k, Tensors& t) {
+        k.attention_backward({.shape = shape,
+                              .q = t.in("q", rows, 32),
+                              .k = t.in("k", rows, 16),
+                              .v = t.in("v", rows, 16),
+                              .out = t.in("out", rows, 32),
+                              .log_sum_exp = t.wide("log_sum_exp", 8, sequence),
+                              .d_out = t.in("d_out", rows, 32),
+                              .d_q = t.out("d_q", rows, 32),
+                              .d_k = t.out("d_k", rows, 16),
+                              .d_v = t.out("d_v", rows, 16),
+                              .scratch = scratch(t, attention_backward_scratch(sequence, 8))});
+      });
+    }
+  }
+}
+
+TEST_P(Narrow, Optimizer) {
+  const AdamW step{.learning_rate = 0.1, .weight_decay = 0.1, .bias_correction1 = 0.1, .bias_correction2 = 0.05};
+  for (const std::int64_t n : {1, 1000, 40000}) {
+    expect_rounded([&](Kernels& k, Tensors& t) {
+      const TensorView first = t.wide("first", 1, n, true), second = t.wide("second", 1, n, true);
+      k.fill(second, 0.5);
+      k.adamw(step, t.wide("weights", 1, n, true), t.in("gradients", 1, n), first, second, t.out("rounded", 1, n));
+    });
+    expect_rounded([&](Kernels& k, Tensors& t) {
+      std::vector<double> blocks(static_cast<std::size_t>((n + 255) / 256));
+      k.square_blocks(t.in("x", 1, n),
+                      make_view(reinterpret_cast<std::byte*>(blocks.data()), DType::kF64, 1, std::ssize(blocks)));
+      TensorView out = t.wide("blocks", 1, 2 * std::ssize(blocks), true);
+      std::memcpy(out.data, blocks.data(), blocks.size() * sizeof(double));
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Narrow, testing::Values(DType::kBF16, DType::kF16),
+                         [](const auto& type) { return std::string(dtype_name(type.param)); });
+
+}  // namespace
+}  // namespace trireme::kernels
