@@ -11,6 +11,7 @@ void declare_plan(Command& root, Env& env);
 void declare_train(Command& root, Env& env);
 void declare_worker(Command& root, Env& env);
 void declare_drill(Command& root, Env& env);
+void declare_bench(Command& root, Env& env);
 void declare_verify(Command& root, Env& env);
 void declare_model(Command& root, Env& env);
 void declare_data(Command& root, Env& env);

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
     cli::declare_train(root, env);
     cli::declare_worker(root, env);
     cli::declare_drill(root, env);
+    cli::declare_bench(root, env);
     cli::declare_verify(root, env);
     cli::declare_model(root, env);
     cli::declare_data(root, env);

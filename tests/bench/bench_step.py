@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""`trireme bench step`: the kernels of a step, their limits, and what is left of the step's time; wrong ranks are refused.
+
+    bench_step.py PROGRAM
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+import tiny_data  # noqa: E402
+
+
+def main() -> int:
+    program = sys.argv[1]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        tiny_data.make(program, folder, 5, 4, 1)
+        command = [program, "bench", "step", str(folder / "run.toml"), "--model.config", str(folder / "llama"), "--out",
+                   str(folder / "out")]
+        for layout in ["", "--layout.dp 2", "--layout.pp 2 --rank 1", "--layout.tp 2 --train.precision bf16"]:
+            done = subprocess.run(command + layout.split() + ["--json"], capture_output=True, text=True, check=True)
+            profile = json.loads(done.stdout)
+            kernels = profile["kernels"]
+            taken = sum(kernel["time_s"] for kernel in kernels)
+            assert 0 < taken + profile["waited_s"] <= profile["step_s"] * 1.001, profile
+            assert all(kernel["limit_s"] > 0 and kernel["calls"] > 0 for kernel in kernels), kernels
+            assert {"gemm", "attention_forward", "attention_backward", "adamw"} <= {k["kernel"] for k in kernels}, kernels
+            # The products of a step: three for each parameter that is multiplied with, and those of attention.
+            products = sum(kernel["flops"] for kernel in kernels)
+            assert layout or abs(products / profile["model_flops"] - 1) < 0.1, (products, profile["model_flops"])
+            print(f"{layout or 'one rank'}: {len(kernels)} kernels, {100 * taken / profile['step_s']:.0f} % of the step")
+        table = subprocess.run(command + ["--shapes"], capture_output=True, text=True, check=True).stdout
+        assert "gemm NT 24 x 64 x 64" in table and "in no kernel" in table, table
+        assert not (folder / "out").exists(), "it writes a run directory"
+        refused = subprocess.run(command + ["--rank", "1"], capture_output=True, text=True)
+        assert refused.returncode == 2 and "--rank = 1" in refused.stderr, refused.stderr
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
