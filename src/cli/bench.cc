@@ -1,10 +1,14 @@
 // trireme bench: what this machine does, measured.
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/train_options.h"
+#include "cluster/cluster.h"
+#include "engine/train/machine_rates.h"
 #include "engine/train/step_profile.h"
 #include "report/kernel_table.h"
 
@@ -17,7 +21,8 @@ struct StepOptions {
   bool shapes = false;
 };
 
-void check_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most, const char* nearest) {
+void check_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most,
+                 const std::string& nearest) {
   if (value >= least && value <= most) return;
   throw Error(Failure{.option = flag,
                       .value = fmt::format("{}", value),
@@ -63,10 +68,91 @@ ExitCode run_step(Env& env, const StepOptions& options) {
   return ExitCode::kDone;
 }
 
-}  // namespace
+struct MachineOptions {
+  std::int64_t ranks = 0, threads = 1;
+  std::string out, name = "this machine";
+  bool json = false;
+};
 
-void declare_bench(Command& root, Env& env) {
-  Command& bench = root.command("bench", "Measure this machine");
+cluster::Cluster cluster_of(Env& env, const train::MachineRates& rates, const std::string& name) {
+  const bool alone = rates.ranks == 1;
+  cluster::Cluster cluster;
+  cluster.name = name;
+  cluster.devices_per_host = rates.ranks;
+  cluster.device.name = fmt::format("{} core{} of {}", rates.threads, rates.threads == 1 ? "" : "s", name);
+  cluster.device.memory = Bytes{env.available_memory().count / rates.ranks};
+  cluster.device.bf16_flops_per_s = rates.bf16_flops_per_s;
+  cluster.device.fp32_flops_per_s = rates.fp32_flops_per_s;
+  cluster.device.memory_bytes_per_s = rates.copy_bytes_per_s;
+  // A rank that is alone has no link: what memory gives.
+  cluster.inside = {.bytes_per_s = alone ? rates.copy_bytes_per_s : rates.all_reduce_bytes_per_s,
+                    .latency = alone ? Seconds{1e-6} : Seconds{rates.all_reduce_latency.count / 2}};
+  cluster.between = cluster.inside;
+  const std::string all = fmt::format("measured, {} rank{} at once", rates.ranks, alone ? "" : "s");
+  cluster.sources = {
+      {"device.memory", "what of the host was free, shared by its devices"},
+      {"device.fp32", all + ": a product of 1024 x 1024 x 1024"},
+      {"device.bf16", all + ": the same, computed in fp32"},
+      {"device.memory_bandwidth", all + ": a copy of 128 MiB, read and written"},
+      {"links.inside.bandwidth", alone ? "one rank: that of memory" : all + ": an all-reduce of 64 MiB"},
+      {"links.inside.latency", alone ? "one rank: an assumption" : all + ": half of an all-reduce of one number"},
+      {"links.between.bandwidth", "one host: as inside, an assumption"},
+      {"links.between.latency", "one host: as inside, an assumption"}};
+  return cluster;
+}
+
+void print(const train::MachineRates& rates) {
+  fmt::print("{} rank{} x {} thread{}, all at once; of a rank\n", rates.ranks, rates.ranks == 1 ? "" : "s",
+             rates.threads, rates.threads == 1 ? "" : "s");
+  fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "fp32 product 1024 x 1024 x 1024", rates.fp32_flops_per_s / 1e9);
+  fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "bf16 product, computed in fp32", rates.bf16_flops_per_s / 1e9);
+  for (const train::ProductRate& product : rates.products) {
+    fmt::print("  {:<34} {:>10.1f} GFLOP/s\n",
+               fmt::format("fp32 product {} x {} x {}", product.rows, product.columns, product.inner),
+               product.flops_per_s / 1e9);
+  }
+  fmt::print("  {:<34} {:>10.1f} GB/s\n", "memory, read and written", rates.copy_bytes_per_s / 1e9);
+  if (rates.ranks == 1) return;
+  fmt::print("  {:<34} {:>10.2f} GB/s sent\n", "all-reduce of 64 MiB", rates.all_reduce_bytes_per_s / 1e9);
+  fmt::print("  {:<34} {:>10.1f} us\n", "all-reduce of one number", 1e6 * rates.all_reduce_latency.count);
+}
+
+ExitCode run_machine(Env& env, MachineOptions options) {
+  if (Status status = check_alone(current_launch(), "bench machine"); !status) throw Error(status.failure());
+  const int cores = env.core_count();
+  check_range("--threads", options.threads, 1, cores, "1");
+  if (options.ranks == 0) options.ranks = std::max<std::int64_t>(1, cores / options.threads);
+  check_range("--ranks", options.ranks, 1, 1024, fmt::format("{}", cores));
+  if (!options.out.empty() && env.exists(options.out)) {
+    throw Error(Failure{.option = "--out",
+                        .value = options.out,
+                        .rule = "is there already, and is not overwritten",
+                        .nearest = "another --out"});
+  }
+  const std::unique_ptr<Log> log = make_stderr_log();
+  const train::MachineRates rates =
+      train::measure_machine(env, *log, static_cast<int>(options.ranks), static_cast<int>(options.threads));
+  const std::string toml = cluster::to_toml(cluster_of(env, rates, options.name));
+  if (options.json) {
+    fmt::print("{}\n", Json::object({{"ranks", rates.ranks},
+                                     {"threads", rates.threads},
+                                     {"fp32_flops_per_s", rates.fp32_flops_per_s},
+                                     {"bf16_flops_per_s", rates.bf16_flops_per_s},
+                                     {"copy_bytes_per_s", rates.copy_bytes_per_s},
+                                     {"all_reduce_bytes_per_s", rates.all_reduce_bytes_per_s},
+                                     {"all_reduce_latency_s", rates.all_reduce_latency.count}})
+                           .dump(2));
+  } else {
+    print(rates);
+  }
+  if (!options.out.empty()) {
+    env.write_file_atomically(options.out, toml);
+    if (!options.json) fmt::print("\n{0}: trireme plan MODEL --cluster {0} --precision fp32\n", options.out);
+  }
+  return ExitCode::kDone;
+}
+
+void declare_step(Command& bench, Env& env) {
   auto options = std::make_shared<StepOptions>();
   Command& command = bench.command("step", "Where the time of a training step goes, by kernel, against its limit");
   declare_train_options(command, options->train);
@@ -77,6 +163,28 @@ void declare_bench(Command& root, Env& env) {
       "  trireme bench step examples/runs/demo.toml\n"
       "  trireme bench step run.toml --layout.dp 2 --train.threads 1 --shapes\n");
   command.run([options, &env] { return run_step(env, *options); });
+}
+
+void declare_machine(Command& bench, Env& env) {
+  auto options = std::make_shared<MachineOptions>();
+  Command& command = bench.command("machine", "What this host computes, copies and sums; a cluster file for plan");
+  command.option("ranks", options->ranks, "at once, as a layout has them on a host; 0: as many as there are cores for");
+  command.option("threads", options->threads, "of each rank");
+  command.option("out", options->out, "where to write the cluster file");
+  command.option("name", options->name, "of the cluster in it");
+  command.flag("json", options->json, "one JSON object on standard output");
+  command.examples(
+      "  trireme bench machine\n"
+      "  trireme bench machine --ranks 2 --out cluster.toml\n");
+  command.run([options, &env] { return run_machine(env, *options); });
+}
+
+}  // namespace
+
+void declare_bench(Command& root, Env& env) {
+  Command& bench = root.command("bench", "Measure this machine");
+  declare_step(bench, env);
+  declare_machine(bench, env);
 }
 
 }  // namespace trireme::cli

@@ -2,32 +2,29 @@
 
 #include <algorithm>
 #include <functional>
-#include <vector>
+
+#include "base/narrow_scratch.h"
 
 namespace trireme::train {
 namespace {
 
-// Square tensors of a device, as long as they are needed.
-class Squares {
+// A tensor of a device, as long as it is needed.
+class Tensor {
  public:
-  Squares(kernels::Device& device, int count, std::int64_t size)
-      : device_(device), bytes_{size * size * dtype_size(DType::kF32)} {
-    for (int i = 0; i < count; ++i) {
-      views_.push_back(kernels::make_view(device.allocate(bytes_), DType::kF32, size, size));
-      device.kernels().fill(views_.back(), 1.0 / static_cast<double>(size));
-    }
+  Tensor(kernels::Device& device, DType dtype, std::int64_t rows, std::int64_t columns)
+      : device_(device), bytes_{rows * columns * dtype_size(dtype)} {
+    view_ = kernels::make_view(device.allocate(bytes_), dtype, rows, columns);
+    device.kernels().fill(view_, 1.0 / static_cast<double>(columns));
   }
-  ~Squares() {
-    for (const kernels::TensorView& view : views_) device_.deallocate(view.data, bytes_);
-  }
-  Squares(const Squares&) = delete;
-  Squares& operator=(const Squares&) = delete;
-  const kernels::TensorView& operator[](std::size_t i) const { return views_[i]; }
+  ~Tensor() { device_.deallocate(view_.data, bytes_); }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+  const kernels::TensorView& view() const { return view_; }
 
  private:
   kernels::Device& device_;
   Bytes bytes_;
-  std::vector<kernels::TensorView> views_;
+  kernels::TensorView view_;
 };
 
 // The shortest of a few rounds, but for the first, in seconds.
@@ -48,18 +45,21 @@ double rate(double amount, double seconds) { return seconds > 0.0 ? amount / sec
 
 }  // namespace
 
-double measure_gemm_rate(Env& env, kernels::Device& device, std::int64_t size, Seconds budget) {
-  const Squares tensors(device, 3, size);
-  const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+double measure_gemm_rate(Env& env, kernels::Device& device, DType dtype, const ProductSize& size, Seconds budget) {
+  const Tensor a(device, dtype, size.rows, size.inner), b(device, dtype, size.inner, size.columns),
+      c(device, dtype, size.rows, size.columns);
+  const Tensor scratch(device, DType::kF32, 1, narrow_scratch_elements());
+  device.kernels().use_scratch(scratch.view());
+  const double flops = 2.0 * static_cast<double>(size.rows * size.columns) * static_cast<double>(size.inner);
   return rate(flops, shortest(env, device, budget,
-                              [&] { device.kernels().gemm({.a = tensors[0], .b = tensors[1], .c = tensors[2]}); }));
+                              [&] { device.kernels().gemm({.a = a.view(), .b = b.view(), .c = c.view()}); }));
 }
 
 double measure_copy_rate(Env& env, kernels::Device& device, Seconds budget) {
   constexpr std::int64_t kSize = 5793;  // squared, in floats: 128 MiB
-  const Squares tensors(device, 2, kSize);
+  const Tensor from(device, DType::kF32, kSize, kSize), to(device, DType::kF32, kSize, kSize);
   const double bytes = 2.0 * static_cast<double>(kSize * kSize * dtype_size(DType::kF32));
-  return rate(bytes, shortest(env, device, budget, [&] { device.kernels().copy(tensors[0], tensors[1]); }));
+  return rate(bytes, shortest(env, device, budget, [&] { device.kernels().copy(from.view(), to.view()); }));
 }
 
 }  // namespace trireme::train
