@@ -4,8 +4,8 @@
 // one process), MPI (ranks are processes). Ranks of a group call the same operations in the same order.
 //
 // Rules
-//  * Sums are over ranks in ascending order, added in the element type (float32 and float64; integers exactly) and
-//    rounded once, whatever the algorithm of a backend's default.
+//  * Sums are over ranks in ascending order, added in the element type (float32 and float64; BF16 and F16 in float32;
+//    integers exactly) and rounded once, whatever the algorithm of a backend's default.
 //  * Operations start when called and are complete when their Request is waited for. Data must stay in place till then.
 //    Every wait has a deadline; past it, Error(kHang) names operation, group and peers.
 //  * After an error the communicator is dead: every later call throws, saying why.
