@@ -152,7 +152,7 @@ def silent_exit(matrix: Matrix, name: str) -> None:
 def disk_full_once(matrix: Matrix, name: str) -> None:
     layout = "--layout.dp 3"
     run = matrix.run(name, f"{layout} --supervise.launcher mpirun --inject disk-full:rank=1,step=8").start()
-    first = matrix.goes_on(run, layout, "failed")
+    first = matrix.goes_on(run, layout, "failed", [1])
     expect(first["code"] == 79, f"named {first}")
 
 

@@ -155,6 +155,8 @@ bool RunSaver::settle() {
     throw Error(ExitCode::kRankLost, "checkpoint", operation, failure,
                 "another start of this run goes on in its place");
   }
+  // The rank that failed says so; the others end by its loss, and are not taken for it.
+  if (control_.decide(failed_) != control_.rank()) control_.share("");
   throw Error(ExitCode::kStorage, "checkpoint", operation, failure,
               "free space or mend the disk, then start the same run again: it goes on from its last checkpoint");
 }
@@ -166,7 +168,10 @@ RunSaver::Word RunSaver::leaders_word(const std::vector<std::string>& news) {
   std::vector<std::string> records;
   for (const std::optional<std::string>& record : records_) {
     if (!record) return kGoesOn;
-    if (record->front() == '-' && failure_.empty()) failure_ = record->substr(1);
+    if (record->front() == '-' && failure_.empty()) {
+      failure_ = record->substr(1);
+      failed_ = static_cast<int>(records.size());
+    }
     records.push_back(record->substr(1));
   }
   if (failure_.empty() && commit_ == nullptr) {
@@ -178,6 +183,7 @@ RunSaver::Word RunSaver::leaders_word(const std::vector<std::string>& news) {
     const std::lock_guard lock(commit_->mutex);
     if (!commit_->ended) return kGoesOn;
     failure_ = commit_->error;
+    failed_ = control_.rank();
     if (commit_->replaced) word = kReplaced;
   }
   if (failure_.empty()) return kDurable;

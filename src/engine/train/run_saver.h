@@ -82,6 +82,7 @@ class RunSaver {
   Seconds begun_;
   checkpoint::Progress progress_;
   std::string reason_, failure_;
+  int failed_ = 0;                                   // the rank that this is of
   std::vector<std::optional<std::string>> records_;  // the leader's, by rank
   struct Commit;
   std::unique_ptr<Commit> commit_;
