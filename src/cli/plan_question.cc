@@ -180,7 +180,7 @@ void RunFlags::declare(Command& command) {
   command.option("devices", devices, "as many of the cluster's devices (whole hosts)");
   command.option("batch", batch, "global batch, in sequences");
   command.option("sequence", sequence, "tokens of a sequence (default: the model's positions, at most 8192)");
-  command.option("precision", precision, "bf16 or fp32");
+  command.option("precision", precision, "bf16, fp16 (at the rate of bf16) or fp32");
   command.option("framework", framework, "whose layers and buffers: trireme, megatron, fsdp, nanotron, ...");
   command.option("calibration", calibration, "file with constants over the default ones");
   command.flag("fp32-gradients", fp32_gradients, "bf16 with gradients in fp32: 18 bytes a parameter");

@@ -8,7 +8,7 @@
 namespace trireme::planner {
 
 double Problem::peak_flops_per_s() const {
-  return inputs.compute == DType::kBF16 ? cluster.device.bf16_flops_per_s : cluster.device.fp32_flops_per_s;
+  return is_narrow(inputs.compute) ? cluster.device.bf16_flops_per_s : cluster.device.fp32_flops_per_s;
 }
 
 Links Problem::links() const {
@@ -52,9 +52,9 @@ Result<Problem> make_problem(const model::Config& config, const cluster::Cluster
   }
   if (problem.peak_flops_per_s() <= 0) {
     return Failure{.option = "precision",
-                   .value = compute == DType::kBF16 ? "bf16" : "fp32",
+                   .value = std::string(plan::precision_name(compute)),
                    .rule = fmt::format("{} has no rate for it in the cluster file", cluster.device.name),
-                   .nearest = compute == DType::kBF16 ? "fp32" : "bf16"};
+                   .nearest = is_narrow(compute) ? "fp32" : "bf16"};
   }
   return problem;
 }
