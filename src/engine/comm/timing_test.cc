@@ -96,7 +96,7 @@ TEST(TimingCommunicator, WaitedForAtOnceAllIsExposed) {
                           }).at("data");
   EXPECT_EQ(times.operations, 4);
   EXPECT_GE(times.under_way.count, 4 * 0.02);
-  EXPECT_GE(times.exposed.count, times.under_way.count);
+  // But for what the thread takes from the call to the wait for it.
   EXPECT_NEAR(times.exposed.count, times.under_way.count, 0.3 * times.under_way.count);
 }
 
