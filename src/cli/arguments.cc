@@ -161,4 +161,13 @@ ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>&
   return code == ExitCode::kDone ? ExitCode::kStorage : code;
 }
 
+void check_range(const std::string& flag, std::int64_t value, std::int64_t least, std::int64_t most,
+                 const std::string& nearest) {
+  if (value >= least && value <= most) return;
+  throw Error(Failure{.option = flag,
+                      .value = fmt::format("{}", value),
+                      .rule = fmt::format("must be between {} and {}", least, most),
+                      .nearest = nearest});
+}
+
 }  // namespace trireme::cli

@@ -2,6 +2,7 @@
 
 // The arguments of one command: a thin shape over the option parser, which lives in arguments.cc alone.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,5 +34,9 @@ class Command {
 // Declares commands with `declare`, parses the arguments, runs the chosen one. Usage errors: a sentence with the
 // nearest known option, and ExitCode::kUsage. Errors of the action are printed and give their own exit code.
 ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>& declare);
+
+// Refuses an option's value outside [least, most] (Error with ExitCode::kUsage).
+void check_range(const std::string& flag, std::int64_t value, std::int64_t least, std::int64_t most,
+                 const std::string& nearest);
 
 }  // namespace trireme::cli

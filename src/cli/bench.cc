@@ -21,15 +21,6 @@ struct StepOptions {
   bool shapes = false;
 };
 
-void check_range(const char* flag, std::int64_t value, std::int64_t least, std::int64_t most,
-                 const std::string& nearest) {
-  if (value >= least && value <= most) return;
-  throw Error(Failure{.option = flag,
-                      .value = fmt::format("{}", value),
-                      .rule = fmt::format("must be between {} and {}", least, most),
-                      .nearest = nearest});
-}
-
 void print(const train::StepProfile& profile, const std::vector<report::KernelRow>& rows, double ranks) {
   fmt::print("{}\n", report::kernel_table(rows, profile.step_s, profile.waited_s));
   fmt::print(

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/words.h"
 #include "cli/plan_commands.h"
 #include "cli/plan_values.h"
 #include "plan/checkpoint_interval.h"
@@ -87,13 +88,10 @@ std::vector<Seconds> sensible_intervals(const FailureModel& model) {
 
 std::vector<Seconds> read_intervals(const std::string& list) {
   std::vector<Seconds> intervals;
-  std::size_t begin = 0;
-  while (begin <= list.size()) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string item = list.substr(begin, end - begin);
+  for (const std::string_view part : split(list, ',')) {
+    const std::string item(part);
     if (item.empty()) refuse("--interval", list, "has an empty entry", "write it like --interval 15min,60min,4h");
     intervals.push_back(positive_seconds("--interval", item, "15min,60min,4h"));
-    begin = end + 1;
   }
   return intervals;
 }

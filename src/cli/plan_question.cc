@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/words.h"
 #include "cli/plan_values.h"
 #include "model/parameters.h"
 
@@ -285,10 +286,8 @@ std::pair<std::string, std::string> LayoutFlags::given_flag() const {
 planner::Wanted parse_wanted(const std::string& flag, const std::string& text) {
   planner::Wanted wanted;
   std::set<std::string> given;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string item = text.substr(begin, end - begin);
+  for (const std::string_view part : split(text, ',')) {
+    const std::string item(part);
     const std::size_t equals = item.find('=');
     if (equals == std::string::npos) {
       refuse(flag, text, "must be a list of name=value", fmt::format("write it like {} tp=16,pp=4", flag));
@@ -296,7 +295,6 @@ planner::Wanted parse_wanted(const std::string& flag, const std::string& text) {
     const std::string name = item.substr(0, equals);
     if (!given.insert(name).second) refuse(flag, text, fmt::format("gives {} twice", name), "leave one out");
     read_wanted(name, flag + " " + name, item.substr(equals + 1), wanted);
-    begin = end + 1;
   }
   return wanted;
 }

@@ -104,12 +104,7 @@ Json to_json(const VerifyReport& report) {
 }
 
 ExitCode run_verify(Env& env, Options options) {
-  if (options.steps < 1 || options.steps > 1000) {
-    throw Error(Failure{.option = "--steps",
-                        .value = fmt::format("{}", options.steps),
-                        .rule = "must be between 1 and 1000",
-                        .nearest = "2"});
-  }
+  check_range("--steps", options.steps, 1, 1000, "2");
   if (Status status = check_alone(current_launch(), "verify"); !status) throw Error(status.failure());
   train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
   config.validation_tokens = "";

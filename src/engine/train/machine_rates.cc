@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/narrow_scratch.h"
 #include "engine/kernels/device.h"
 #include "engine/train/peak.h"
 #include "engine/train/run_world.h"

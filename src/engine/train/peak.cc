@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "base/narrow_scratch.h"
 
@@ -48,8 +49,11 @@ double rate(double amount, double seconds) { return seconds > 0.0 ? amount / sec
 double measure_gemm_rate(Env& env, kernels::Device& device, DType dtype, const ProductSize& size, Seconds budget) {
   const Tensor a(device, dtype, size.rows, size.inner), b(device, dtype, size.inner, size.columns),
       c(device, dtype, size.rows, size.columns);
-  const Tensor scratch(device, DType::kF32, 1, narrow_scratch_elements());
-  device.kernels().use_scratch(scratch.view());
+  std::optional<Tensor> scratch;
+  if (is_narrow(dtype)) {
+    scratch.emplace(device, DType::kF32, 1, narrow_scratch_elements());
+    device.kernels().use_scratch(scratch->view());
+  }
   const double flops = 2.0 * static_cast<double>(size.rows * size.columns) * static_cast<double>(size.inner);
   return rate(flops, shortest(env, device, budget,
                               [&] { device.kernels().gemm({.a = a.view(), .b = b.view(), .c = c.view()}); }));

@@ -37,8 +37,9 @@ class Comparison {
   // In order: of each step the loss, the gradients in the order of the model, the norm, the weights.
   std::vector<Finding> all() const {
     std::vector<Finding> findings;
+    const double of_loss = own_error_of_loss();
     for (std::size_t s = 0; s < reference_.size(); ++s) {
-      findings.push_back(scalar(s, "loss", &StepValues::loss, own_error_of_loss()));
+      findings.push_back(scalar(s, "loss", &StepValues::loss, of_loss));
       tensors(s, "gradient", &TensorValues::gradient, findings);
       findings.push_back(scalar(s, "gradient norm", &StepValues::grad_norm, own_error_of_norm(s)));
       tensors(s, "weights", &TensorValues::weight, findings);

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "engine/kernels/cpu/cpu_kernels.h"
@@ -54,13 +53,10 @@ void CpuKernels::embedding_forward(std::span<const std::int32_t> ids, ConstTenso
                                    TensorView out) {
   const InRows rows = in_rows(table, table.rows, table.columns, "table");
   const OutRows result = out_rows(out, static_cast<std::int64_t>(ids.size()), table.columns, "out");
-  const bool converts = rows.dtype() != result.dtype();
   parallel_for(threads_, result.rows(), [&](std::int64_t t) {
     const std::int64_t row = ids[static_cast<std::size_t>(t)] - row_begin;
     if (row < 0 || row >= rows.rows()) return zero(result, t, table.columns);
-    if (converts) return copy(row_range(table, row, 1), row_range(out, t, 1));
-    std::memcpy(result.address(t), rows.address(row),
-                static_cast<std::size_t>(table.columns * dtype_size(table.dtype)));
+    copy(row_range(table, row, 1), row_range(out, t, 1));
   });
 }
 

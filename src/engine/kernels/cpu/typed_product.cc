@@ -39,8 +39,9 @@ class Tile {
     const bool narrow = p_.c.is_narrow();
     float* c = narrow ? sums_ : reinterpret_cast<float*>(p_.c.address(row, column));
     const std::int64_t stride = narrow ? columns : p_.c.stride();
-    if (narrow && p_.accumulate)
-      for_rows(rows, [&](std::int64_t i) { p_.c.open(row + i, column, columns, c + i * columns, true); });
+    if (narrow && p_.accumulate) {
+      parallel_for(threads_, rows, [&](std::int64_t i) { p_.c.open(row + i, column, columns, c + i * columns, true); });
+    }
     for (std::int64_t begin = 0; begin < std::max<std::int64_t>(p_.k, 1); begin += kNarrowInner) {
       const std::int64_t inner = std::min(kNarrowInner, p_.k - begin);
       const Block a = p_.transpose_a ? block_of(p_.a, begin, inner, row, rows, a_room_, threads_)
@@ -61,15 +62,11 @@ class Tile {
                 .accumulate = p_.accumulate || begin > 0},
                threads_);
     }
-    if (narrow) for_rows(rows, [&](std::int64_t i) { p_.c.done(row + i, column, columns, c + i * columns); });
+    if (!narrow) return;
+    parallel_for(threads_, rows, [&](std::int64_t i) { p_.c.done(row + i, column, columns, c + i * columns); });
   }
 
  private:
-  template <class Function>
-  void for_rows(std::int64_t rows, const Function& function) {
-    parallel_for(threads_, rows, function);
-  }
-
   const TypedProduct& p_;
   int threads_;
   float* a_room_;
