@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "checkpoint/reader.h"
 #include "checkpoint/safetensors.h"
 #include "engine/train/test_small_run.h"
 #include "telemetry/step_record.h"
@@ -47,6 +48,8 @@ TEST(Precision, AnyCheckpointLoadsInEveryOther) {
       EXPECT_EQ(other.run(with(in(after), {{"checkpoint.accept", "train.precision"}})).error, "")
           << before << " to " << after;
       EXPECT_EQ(other.curve().size(), 4U);
+      const auto manifest = checkpoint::Reader::open_manifest(other.env(), checkpoint_path(4)).or_throw();
+      EXPECT_EQ(manifest.progress.loss_scale > 0, std::string(after) == "fp16") << before << " to " << after;
     }
   }
 }

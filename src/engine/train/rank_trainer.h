@@ -28,8 +28,8 @@ class RankTrainer {
   // Step `step` (from 1, or from the one after the start) on this rank's samples. The rank's timeline, where it has
   // one, is off at the end.
   parallel::StepResult step(std::int64_t step);
-  // Of the next step, in an fp16 run.
-  const optim::LossScale& loss_scale() const { return loss_scale_; }
+  // Of the next step; scale 0: the run scales no loss.
+  optim::LossScale loss_scale() const { return scales_loss() ? loss_scale_ : optim::LossScale{.scale = 0}; }
   bool scales_loss() const { return run_.config.precision == DType::kF16; }
   // Of the run's samples the first that this rank used in its last step.
   std::int64_t last_first_sample() const { return last_first_sample_; }

@@ -106,10 +106,9 @@ class Leader {
   void save(std::int64_t step, const char* reason) {
     say(kSave);
     checkpoint::Progress progress = progress_.at(step);
-    if (own_.rank.scales_loss()) {
-      progress.loss_scale = own_.rank.loss_scale().scale;
-      progress.good_steps = own_.rank.loss_scale().good_steps;
-    }
+    const optim::LossScale scale = own_.rank.loss_scale();  // none, whatever the checkpoint had that this began from
+    progress.loss_scale = scale.scale;
+    progress.good_steps = scale.good_steps;
     save_state(own_, *saver_, progress, reason);
     stall_s_ = saver_->last_stall().count;
   }
