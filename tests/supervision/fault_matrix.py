@@ -184,7 +184,7 @@ def nan_once(matrix: Matrix, name: str) -> None:
     layout = "--layout.dp 3"
     run = matrix.run(name, f"{layout} --supervise.launcher mpirun --inject nan:rank=1,step=7").start()
     first = matrix.goes_on(run, layout, "failed")
-    expect(first["code"] == 72, f"named {first}")
+    expect(first["code"] == 72 and first["step"] == 7, f"named {first}")
 
 
 def nan_for_good(matrix: Matrix, name: str) -> None:

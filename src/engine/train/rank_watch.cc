@@ -26,6 +26,7 @@ void tell_failure(Reporter& reporter, int rank, const std::exception& error) {
   std::string message = error.what();
   const auto* known = dynamic_cast<const Error*>(&error);
   if (known != nullptr && !known->hint().empty()) message += "; " + known->hint();
+  reporter.send(telemetry::Alive{.ranks = {reporter.rank(rank).progress()}});  // where it failed, not where it was last
   reporter.send(telemetry::RankEnded{.rank = rank, .code = static_cast<int>(code_of(error)), .message = message});
   reporter.flush();  // what comes next may end the process
 }
