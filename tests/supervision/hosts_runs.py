@@ -206,7 +206,7 @@ def lost(field: Field, run: Run, watch: Watch, host: int, step: int) -> str:
     name = field.hosts.names[host]
     run.until_step(step)
     cut = time.monotonic()
-    field.hosts.set_link(host, "down")
+    field.hosts.set_links([host], "down")
     run.until(lambda: troubles(run), "incident", 5)
     named = time.monotonic() - cut
     failure = troubles(run)[0]
@@ -235,7 +235,7 @@ def cut_off(field: Field) -> str:
         try:
             told = lost(field, run, watch, host, EVERY + 2)
         finally:
-            field.hosts.set_link(host, "up")
+            field.hosts.set_links([host], "up")
         up = time.monotonic()
         run.until(lambda: any(start == 3 for start, _ in list(watch.seen.values())), "third start", 20)
         back = time.monotonic() - up
@@ -254,7 +254,7 @@ def first_rank_cut_off(field: Field) -> str:
             told = lost(field, run, watch, 0, EVERY + 2)
             whole(field, run)
         finally:
-            field.hosts.set_link(0, "up")
+            field.hosts.set_links([0], "up")
     watch.never_two_writers()
     gone = field.nothing_runs(3)
     return f"{told}; daemons gone after {gone:.1f} s"
@@ -267,14 +267,12 @@ def two_cut_off(field: Field) -> str:
         try:
             run.until_step(EVERY + 2)
             cut = time.monotonic()
-            for host in [1, 2]:
-                field.hosts.set_link(host, "down")
+            field.hosts.set_links([1, 2], "down")
             run.until(lambda: run.incidents("recovery"), "recovery", 20)
             recovered = time.monotonic() - cut
             whole(field, run)
         finally:
-            for host in [1, 2]:
-                field.hosts.set_link(host, "up")
+            field.hosts.set_links([1, 2], "up")
     expect([line["kind"] for line in troubles(run)] == ["host_lost"], f"incidents {run.incidents()}")
     expect(watch.hosts_of(2) == {field.hosts.names[0]}, f"the second start was on {watch.hosts_of(2)}")
     watch.never_two_writers()
@@ -285,13 +283,13 @@ def two_cut_off(field: Field) -> str:
 def not_there_at_the_start(field: Field) -> str:
     """The launcher waits for that host, and begins on none."""
     run = field.run("not-there-at-the-start", slow=False)
-    field.hosts.set_link(RANKS - 1, "down")
+    field.hosts.set_links([RANKS - 1], "down")
     try:
         with Watch(run) as watch:
             run.start("--train.start_deadline 4", prefix=field.on(AWAY))
             expect(run.wait() == 0, f"exit code {run.process.returncode}")
     finally:
-        field.hosts.set_link(RANKS - 1, "up")
+        field.hosts.set_links([RANKS - 1], "up")
     expect([line["kind"] for line in troubles(run)] == ["not_started"], f"incidents {run.incidents()}")
     expect(watch.hosts_of(2) == set(field.hosts.names[:RANKS - 1]), f"the second start was on {watch.hosts_of(2)}")
     run.nothing_lost()

@@ -8,6 +8,26 @@ import pathlib
 import shutil
 import stat
 import subprocess
+import sys
+
+
+# Tries to reach addresses, in words, until each has answered, be it that nobody listens there.
+REACH = """
+import socket, sys, time
+end = time.monotonic() + 10
+for address in sys.argv[1:]:
+    while True:
+        try:
+            socket.create_connection((address, 9), timeout=1).close()
+        except ConnectionRefusedError:
+            pass
+        except OSError as lacking:
+            if time.monotonic() > end:
+                sys.exit(f"{address}: {lacking}")
+            time.sleep(0.05)
+            continue
+        break
+"""
 
 
 class Unavailable(Exception):
@@ -18,6 +38,10 @@ def ip(*words: str) -> None:
     done = subprocess.run(["ip", *words], capture_output=True, text=True)
     if done.returncode != 0:
         raise Unavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+def address_of(host: int) -> str:
+    return f"10.77.0.{host + 1}"
 
 
 class Hosts:
@@ -48,12 +72,12 @@ class Hosts:
         ip("netns", "add", self.switch)
         ip("-n", self.switch, "link", "add", "br0", "type", "bridge")
         ip("-n", self.switch, "link", "set", "br0", "up")
-        addresses = "".join(f"10.77.0.{i + 1} {name}\n" for i, name in enumerate(self.names))
+        addresses = "".join(f"{address_of(i)} {name}\n" for i, name in enumerate(self.names))
         for i, name in enumerate(self.names):
             ip("netns", "add", name)
             ip("link", "add", "eth0", "netns", name, "type", "veth", "peer", "name", f"p{i}", "netns", self.switch)
             ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "addr", "add", f"10.77.0.{i + 1}/24", "dev", "eth0")
+            ip("-n", name, "addr", "add", f"{address_of(i)}/24", "dev", "eth0")
             ip("-n", name, "link", "set", "eth0", "up")
             ip("-n", self.switch, "link", "set", f"p{i}", "master", "br0", "up")
             shaped = subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst",
@@ -73,9 +97,15 @@ class Hosts:
                 "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl", "self,vader,tcp",
                 "--mca", "btl_tcp_if_include", "eth0", "--mca", "pml", "ob1"]
 
-    def set_link(self, host: int, state: str) -> None:
-        """`up` or `down`: the host's port at the switch. What is on its way is lost without a word to anybody."""
-        ip("-n", self.switch, "link", "set", f"p{host}", state)
+    def set_links(self, hosts: list[int], state: str) -> None:
+        """`up` or `down`: these hosts' ports at the switch. What is on its way is lost without a word to anybody. A host is
+        up again when it reaches all others: sockets that ended ranks left keep asking for an address while the link is
+        down, and for a second after it is up who connects is told what they are told, that there is no way to that host."""
+        for host in hosts:
+            ip("-n", self.switch, "link", "set", f"p{host}", state)
+        for host in hosts if state == "up" else []:
+            others = [address_of(other) for other in range(len(self.names)) if other != host]
+            subprocess.run(["ip", "netns", "exec", self.names[host], sys.executable, "-c", REACH, *others], check=True)
 
     def sent_bytes(self, host: int) -> int:
         """What has left a host through its link so far."""
