@@ -83,7 +83,7 @@ cluster::Cluster cluster_of(Env& env, const train::MachineRates& rates, const st
   cluster.sources = {
       {"device.memory", "what of the host was free, shared by its devices"},
       {"device.fp32", all + ": a product of 1024 x 1024 x 1024"},
-      {"device.bf16", all + ": the same, computed in fp32"},
+      {"device.bf16", all + ": the same in bf16"},
       {"device.memory_bandwidth", all + ": a copy of 128 MiB, read and written"},
       {"links.inside.bandwidth", alone ? "one rank: that of memory" : all + ": an all-reduce of 64 MiB"},
       {"links.inside.latency", alone ? "one rank: an assumption" : all + ": half of an all-reduce of one number"},
@@ -96,7 +96,7 @@ void print(const train::MachineRates& rates) {
   fmt::print("{} rank{} x {} thread{}, all at once; of a rank\n", rates.ranks, rates.ranks == 1 ? "" : "s",
              rates.threads, rates.threads == 1 ? "" : "s");
   fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "fp32 product 1024 x 1024 x 1024", rates.fp32_flops_per_s / 1e9);
-  fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "bf16 product, computed in fp32", rates.bf16_flops_per_s / 1e9);
+  fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "bf16 product 1024 x 1024 x 1024", rates.bf16_flops_per_s / 1e9);
   for (const train::ProductRate& product : rates.products) {
     fmt::print("  {:<34} {:>10.1f} GFLOP/s\n",
                fmt::format("fp32 product {} x {} x {}", product.rows, product.columns, product.inner),

@@ -7,8 +7,8 @@
 // Types. Numbers are kept in F32 or in a narrow type, BF16 or F16, and the operands of one call may differ: all but
 // what is said to be F32. Arithmetic is in F32: narrow operands are widened (which is exact), and each element of a
 // narrow result is rounded once, to the nearest, ties to even, at the very end of the call, however many terms it sums.
-// So the bits of a call on narrow operands are those of the same call on their F32 values, rounded. The reference also
-// computes in F64, all operands alike.
+// So the bits of a call on narrow operands are those of the same call on their F32 values, rounded; but for products of
+// BF16 (Gemm). The reference also computes in F64, all operands alike.
 //
 // Rules for all of them
 //  * Views may be of device memory: nothing here is read on the host. Calls may return before the work is done; work
@@ -32,6 +32,11 @@ namespace trireme::kernels {
 // last one shorter. The sum of a block is a chain from zero over ascending k, sum = fma(a, b, sum). c starts as the
 // sum of the first block (with accumulate: c + that sum); the sums of the other blocks are added to c in ascending
 // order. A contraction of length 0 gives zero (with accumulate: c).
+// Of BF16, if a or b is: an F32 operand beside it is rounded to BF16 as it is read (F16 may not be there), and a
+// block's chain takes two terms at a time, the later one first: sum = fma(a[k + 1], b[k + 1], sum), then
+// sum = fma(a[k], b[k], sum), k even, counted from the block's begin, with zeros behind an odd end; subnormal operands,
+// sums and results of the chain are zeros (flushed.h). That is what VDPBF16PS does
+// (docs/decisions/0012-products-of-bf16-take-pairs.md).
 inline constexpr std::int64_t kGemmKBlock = 256;
 struct Gemm {
   ConstTensorView a;

@@ -14,7 +14,7 @@ StepProfile profile_steps(Env& env, Log& log, const ResolvedRun& run, int steps,
   StepProfile profile;
   {
     const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device(run.plan.inputs.threads);
-    profile.gemm_flops_per_s = measure_gemm_rate(env, *device);
+    profile.gemm_flops_per_s = measure_gemm_rate(env, *device, run.plan.inputs.compute);
     profile.copy_bytes_per_s = measure_copy_rate(env, *device);
   }
   const data::Sampler tokens = open_training(env, run);

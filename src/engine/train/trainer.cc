@@ -157,9 +157,10 @@ class Run {
     const int threads = run_.plan.inputs.threads;
     const int all = std::min(env_.core_count(), threads * ranks_here_);
     const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device(std::max(1, all));
-    outcome_.gemm_flops_per_s = measure_gemm_rate(env_, *device) * ranks() / ranks_here_;
-    log.info("{} rank{} x {} compute thread{}, measured GEMM rate {}", ranks(), ranks() == 1 ? "" : "s", threads,
-             threads == 1 ? "" : "s", format_flops_rate(outcome_.gemm_flops_per_s));
+    outcome_.gemm_flops_per_s = measure_gemm_rate(env_, *device, run_.plan.inputs.compute) * ranks() / ranks_here_;
+    log.info("{} rank{} x {} compute thread{}, measured GEMM rate {} in {}", ranks(), ranks() == 1 ? "" : "s", threads,
+             threads == 1 ? "" : "s", format_flops_rate(outcome_.gemm_flops_per_s),
+             plan::precision_name(run_.plan.inputs.compute));
   }
 
   Env& env_;

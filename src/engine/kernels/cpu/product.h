@@ -42,4 +42,7 @@ struct TypedProduct {
 };
 void multiply(const TypedProduct& product, float* scratch, int threads);
 
+// Such products of which an operand is BF16, by pairs (pair_block.h).
+void multiply_pairs(const TypedProduct& product, float* scratch, int threads);
+
 }  // namespace trireme::kernels::cpu

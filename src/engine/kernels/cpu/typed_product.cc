@@ -77,6 +77,9 @@ class Tile {
 }  // namespace
 
 void multiply(const TypedProduct& product, float* scratch, int threads) {
+  if (product.a.dtype() == DType::kBF16 || product.b.dtype() == DType::kBF16) {
+    return multiply_pairs(product, scratch, threads);
+  }
   Tile tile(product, scratch, threads);
   for (std::int64_t column = 0; column < product.n; column += kNarrowColumns) {
     for (std::int64_t row = 0; row < product.m; row += kNarrowRows) {

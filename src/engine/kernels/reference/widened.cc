@@ -38,6 +38,15 @@ void Widened::replace(ConstTensorView& view) {
   if (is_narrow(view.dtype)) view = copy_of(view, TensorView{});
 }
 
+void Widened::replace_rounded(DType dtype, ConstTensorView& view) {
+  if (view.dtype != DType::kF32) return;
+  view = copy_of(view, TensorView{});
+  std::vector<float>& values = copies_.back().values;
+  std::vector<std::byte> narrow(values.size() * static_cast<std::size_t>(dtype_size(dtype)));
+  convert_from_f32(dtype, values, narrow);
+  convert_to_f32(dtype, narrow, values);
+}
+
 void Widened::replace_result(TensorView& view) {
   if (is_narrow(view.dtype)) view = copy_of(view, view);
 }

@@ -23,6 +23,11 @@ class Widened {
   void in(Views&... views) {
     (replace(views), ...);
   }
+  // Replaces those that are F32 by what they are as rounded to a narrow type.
+  template <class... Views>
+  void rounded(DType dtype, Views&... views) {
+    (replace_rounded(dtype, views), ...);
+  }
   template <class... Views>
   void out(Views&... views) {  // with what they hold now
     (replace_result(views), ...);
@@ -34,6 +39,7 @@ class Widened {
     TensorView to;  // empty: of an input
   };
   void replace(ConstTensorView& view);
+  void replace_rounded(DType dtype, ConstTensorView& view);
   void replace_result(TensorView& view);
   TensorView copy_of(ConstTensorView view, TensorView to);
   std::list<Copy> copies_;
