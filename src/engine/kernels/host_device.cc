@@ -6,11 +6,15 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 
 namespace trireme::kernels {
 namespace {
 
-constexpr std::align_val_t kAlignment{static_cast<std::size_t>(kAllocationAlignment)};
+// What is large begins on a huge page, where the system has such.
+std::align_val_t alignment(Bytes bytes) {
+  return std::align_val_t{static_cast<std::size_t>(bytes >= kHugePage ? kHugePage.count : kAllocationAlignment)};
+}
 
 // Writes to every page. One that is read first is mapped to the shared page of zeros, and its first write then
 // interrupts every core that the process runs on: where ranks are threads they would pay for each other's buffers.
@@ -31,16 +35,17 @@ HostDevice::HostDevice(std::string name, std::unique_ptr<Kernels> kernels)
 
 std::byte* HostDevice::allocate(Bytes bytes) {
   TRIREME_CHECK_GT(bytes.count, 0);
-  void* data = ::operator new(static_cast<std::size_t>(bytes.count), kAlignment, std::nothrow);
+  void* data = ::operator new(static_cast<std::size_t>(bytes.count), alignment(bytes), std::nothrow);
   if (data == nullptr) {
     throw Error(ExitCode::kDoesNotFit, "kernels", "allocate",
                 fmt::format("the host has no {} bytes left", format_exact(bytes.count)),
                 "lower the micro-batch or split the model further");
   }
+  if (bytes >= kHugePage) prefer_huge_pages(data, bytes);
   touch(static_cast<std::byte*>(data), bytes);
   return static_cast<std::byte*>(data);
 }
-void HostDevice::deallocate(std::byte* data, Bytes) { ::operator delete(data, kAlignment); }
+void HostDevice::deallocate(std::byte* data, Bytes bytes) { ::operator delete(data, alignment(bytes)); }
 void HostDevice::copy_to_device(std::byte* destination, const void* source, Bytes bytes) {
   copy(destination, source, bytes);
 }

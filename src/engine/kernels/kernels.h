@@ -69,6 +69,8 @@ struct Dropout {
 
 // Causal self-attention with shared key/value heads. q: [T, heads d], k, v: [T, kv_heads d]; strided rows allowed
 // (parts of a fused projection). out: [T, heads d]; log_sum_exp: [sequences heads, sequence].
+// Where q, k, v and d_out are BF16 its products are those of BF16 (Gemm): probabilities, times dropout, and the
+// gradients of scores are rounded to BF16 for the products that read them. Else all is in F32.
 // Probability dropout: element ((head_begin + head) * sequence + query) * sequence + key of the sequence's stream.
 struct AttentionShape {
   std::int64_t sequences = 0;

@@ -67,4 +67,9 @@ View flattened(View view) {
   return view;
 }
 
+template <class... Views>
+bool all_bf16(const Views&... views) {
+  return ((views.dtype == DType::kBF16) && ...);
+}
+
 }  // namespace trireme::kernels

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -5,65 +6,26 @@
 #include <omp.h>
 
 #include "base/attention_tile.h"
+#include "engine/kernels/cpu/attention_floats.h"
+#include "engine/kernels/cpu/attention_pairs.h"
 #include "engine/kernels/cpu/cpu_kernels.h"
 #include "engine/kernels/cpu/dropout.h"
-#include "engine/kernels/cpu/product.h"
 #include "engine/kernels/cpu/simd.h"
 #include "engine/kernels/cpu/typed_rows.h"
 
 namespace trireme::kernels {
 namespace {
 
+using cpu::Block;
+using cpu::HeadRows;
 using cpu::in_rows;
 using cpu::InRows;
 using cpu::out_rows;
 using cpu::OutRows;
 using cpu::readable;
 using cpu::Rows;
+using cpu::Scratch;
 using cpu::writable;
-
-// Scratch of a thread, given out piece by piece.
-class Scratch {
- public:
-  Scratch(float* data, std::int64_t size) : data_(data), left_(size) {}
-  float* take(std::int64_t size) {
-    TRIREME_CHECK_LE(size, left_);
-    float* start = data_;
-    data_ += size;
-    left_ -= size;
-    return start;
-  }
-
- private:
-  float* data_;
-  std::int64_t left_;
-};
-
-// A contiguous [rows, d] matrix of part of a head's columns.
-void pack(const InRows& from, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t d, float* to) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* place = to + i * d;
-    const float* part = from.part(row + i, column, d, place);
-    if (part != place) std::memcpy(place, part, static_cast<std::size_t>(d) * sizeof(float));
-  }
-}
-void unpack(const float* from, const OutRows& to, std::int64_t row, std::int64_t rows, std::int64_t column,
-            std::int64_t d) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    if (to.is_narrow()) {
-      to.done(row + i, column, d, from + i * d);
-    } else {
-      std::memcpy(to.address(row + i, column), from + i * d, static_cast<std::size_t>(d) * sizeof(float));
-    }
-  }
-}
-
-// A block of queries of one head: rows [begin, begin + rows) of its sequence see keys [0, keys).
-struct Block {
-  std::int64_t begin;
-  std::int64_t rows;
-  std::int64_t keys;
-};
 
 template <class Function>
 void for_blocks(std::int64_t sequence, const Function& function) {
@@ -73,47 +35,17 @@ void for_blocks(std::int64_t sequence, const Function& function) {
   }
 }
 
-// [rows, keys] = left [rows, d] right [keys, d]'.
-void scores(const float* left, const float* right, const Block& block, std::int64_t d, float* strip) {
-  cpu::multiply({.a = left,
-                 .a_stride = d,
-                 .b = right,
-                 .b_stride = d,
-                 .transpose_b = true,
-                 .c = strip,
-                 .c_stride = block.keys,
-                 .m = block.rows,
-                 .n = block.keys,
-                 .k = d},
-                1);
-}
-// [rows, d] = strip [rows, keys] right [keys, d].
-void combine(const float* strip, const float* right, const Block& block, std::int64_t d, float* out) {
-  cpu::multiply({.a = strip,
-                 .a_stride = block.keys,
-                 .b = right,
-                 .b_stride = d,
-                 .c = out,
-                 .c_stride = d,
-                 .m = block.rows,
-                 .n = d,
-                 .k = block.keys},
-                1);
-}
-// sums [keys, d] += strip [rows, keys]' right [rows, d].
-void scatter(const float* strip, const float* right, const Block& block, std::int64_t d, float* sums) {
-  cpu::multiply({.a = strip,
-                 .a_stride = block.keys,
-                 .transpose_a = true,
-                 .b = right,
-                 .b_stride = d,
-                 .c = sums,
-                 .c_stride = d,
-                 .m = block.keys,
-                 .n = d,
-                 .k = block.rows,
-                 .accumulate = true},
-                1);
+// A result [rows, padded(d)] to where it belongs.
+void unpack(const float* from, const OutRows& to, std::int64_t row, std::int64_t rows, std::int64_t column,
+            std::int64_t d) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float* part = from + i * attention_padded(d);
+    if (to.is_narrow()) {
+      to.done(row + i, column, d, part);
+    } else {
+      std::memcpy(to.address(row + i, column), part, static_cast<std::size_t>(d) * sizeof(float));
+    }
+  }
 }
 
 // Where a work item (one key/value head of one sequence) lies.
@@ -147,17 +79,17 @@ float* thread_scratch(const TensorView& scratch, std::int64_t per_thread, int th
   return reinterpret_cast<float*>(scratch.data) + thread * per_thread;
 }
 
-// One row of probabilities from its scores; returns log-sum-exp. What lies behind the query is zero.
-float softmax_row(float* row, const AttentionShape& shape, std::int64_t query, std::int64_t keys) {
+// One row of probabilities from its scores, up to the query; returns log-sum-exp.
+float softmax_row(float* row, const AttentionShape& shape, std::int64_t query) {
   const auto scale = static_cast<float>(shape.scale);
   const std::int64_t seen = query + 1;
   const float most = simd::scaled_maximum(row, scale, seen);
   const float sum = simd::exponentials(row, scale, most, seen);
   simd::scale(row, 1.0f / sum, seen);
-  std::memset(row + seen, 0, static_cast<std::size_t>(keys - seen) * sizeof(float));
   return most + std::log(sum);
 }
 
+template <class Products>
 class Forward {
  public:
   Forward(const AttentionForward& work, std::int64_t tokens)
@@ -170,30 +102,34 @@ class Forward {
 
   void item(std::int64_t index, Scratch scratch) const {
     const std::int64_t s = shape_.sequence, d = shape_.head_dim, rows = std::min(kAttentionRows, s);
+    const std::int64_t width = attention_padded(s);
     const Item item = item_of(shape_, index);
-    float* keys = scratch.take(s * d);
-    float* values = scratch.take(s * d);
-    float* query = scratch.take(rows * d);
-    float* output = scratch.take(rows * d);
-    float* strip = scratch.take(rows * s);
+    Products products(s, d);
+    float* keys = products.take_columns(scratch);
+    float* values = products.take_rows(scratch, s);
+    const typename Products::Queries query = products.take_queries(scratch, rows);
+    float* output = scratch.take(rows * attention_padded(d));
+    float* strip = scratch.take(rows * width);
+    products.take_strips(scratch, rows);
     std::vector<float> factors(shape_.dropout.probability > 0.0 ? static_cast<std::size_t>(s) : 0);
-    pack(k_, item.first_row, s, item.kv_head * d, d, keys);
-    pack(v_, item.first_row, s, item.kv_head * d, d, values);
+    products.pack_columns({k_, item.first_row, s, item.kv_head * d, d}, keys);
+    products.pack_rows({v_, item.first_row, s, item.kv_head * d, d}, values);
     const std::int64_t group = shape_.heads / shape_.kv_heads;
     for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
       for_blocks(s, [&](const Block& block) {
-        pack(q_, item.first_row + block.begin, block.rows, head * d, d, query);
-        scores(query, keys, block, d, strip);
+        products.pack_queries({q_, item.first_row + block.begin, block.rows, head * d, d}, query);
+        products.scores(query, keys, block, strip);
         for (std::int64_t i = 0; i < block.rows; ++i) {
-          float* row = strip + i * block.keys;
+          float* row = strip + i * width;
           const std::int64_t position = block.begin + i;
-          log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position] =
-              softmax_row(row, shape_, position, block.keys);
-          if (factors.empty()) continue;
-          factors_of(shape_, item, head, position, factors);
-          simd::apply_factors(row, row, factors.data(), position + 1);
+          log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position] = softmax_row(row, shape_, position);
+          if (!factors.empty()) {
+            factors_of(shape_, item, head, position, factors);
+            simd::apply_factors(row, row, factors.data(), position + 1);
+          }
+          products.finish_row(strip, i, position + 1, block);
         }
-        combine(strip, values, block, d, output);
+        products.combine(strip, values, block, output);
         unpack(output, out_, item.first_row + block.begin, block.rows, head * d, d);
       });
     }
@@ -206,6 +142,7 @@ class Forward {
   Rows<float> log_sum_exp_;
 };
 
+template <class Products>
 class Backward {
  public:
   Backward(const AttentionBackward& work, std::int64_t tokens)
@@ -222,23 +159,28 @@ class Backward {
 
   void item(std::int64_t index, Scratch scratch) const {
     const std::int64_t s = shape_.sequence, d = shape_.head_dim, rows = std::min(kAttentionRows, s);
+    const std::int64_t width = attention_padded(s), padded = attention_padded(d);
     const Item item = item_of(shape_, index);
-    Memory m;
-    m.keys = scratch.take(s * d);
-    m.values = scratch.take(s * d);
-    m.d_keys = scratch.take(s * d);
-    m.d_values = scratch.take(s * d);
-    m.query = scratch.take(rows * d);
-    m.d_query = scratch.take(rows * d);
-    m.d_output = scratch.take(rows * d);
-    m.strip = scratch.take(rows * s);
-    m.d_strip = scratch.take(rows * s);
+    Memory m(s, d);
+    m.keys = m.products.take_rows(scratch, s);
+    m.key_columns = m.products.take_columns(scratch);
+    m.value_columns = m.products.take_columns(scratch);
+    m.d_keys = scratch.take(s * padded);
+    m.d_values = scratch.take(s * padded);
+    m.query = m.products.take_queries(scratch, rows);
+    m.d_output = m.products.take_queries(scratch, rows);
+    m.d_query = scratch.take(rows * padded);
+    m.strip = scratch.take(rows * width);
+    m.d_strip = scratch.take(rows * width);
+    m.products.take_strips(scratch, rows);
     m.factors.resize(shape_.dropout.probability > 0.0 ? static_cast<std::size_t>(s) : 0);
-    m.out_row.resize(out_.is_narrow() ? static_cast<std::size_t>(d) : 0);
-    pack(k_, item.first_row, s, item.kv_head * d, d, m.keys);
-    pack(v_, item.first_row, s, item.kv_head * d, d, m.values);
-    std::memset(m.d_keys, 0, static_cast<std::size_t>(s * d) * sizeof(float));
-    std::memset(m.d_values, 0, static_cast<std::size_t>(s * d) * sizeof(float));
+    m.room.resize(static_cast<std::size_t>(2 * d));
+    const HeadRows keys{k_, item.first_row, s, item.kv_head * d, d};
+    m.products.pack_rows(keys, m.keys);
+    m.products.pack_columns(keys, m.key_columns);
+    m.products.pack_columns({v_, item.first_row, s, item.kv_head * d, d}, m.value_columns);
+    std::memset(m.d_keys, 0, static_cast<std::size_t>(s * padded) * sizeof(float));
+    std::memset(m.d_values, 0, static_cast<std::size_t>(s * padded) * sizeof(float));
     const std::int64_t group = shape_.heads / shape_.kv_heads;
     for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
       for_blocks(s, [&](const Block& block) { this->block(item, head, block, m); });
@@ -249,34 +191,40 @@ class Backward {
 
  private:
   struct Memory {
-    float *keys, *values, *d_keys, *d_values, *query, *d_query, *d_output, *strip, *d_strip;
+    Memory(std::int64_t s, std::int64_t d) : products(s, d) {}
+    Products products;
+    float *keys = nullptr, *key_columns = nullptr, *value_columns = nullptr, *d_keys = nullptr, *d_values = nullptr;
+    typename Products::Queries query, d_output;
+    float *d_query = nullptr, *strip = nullptr, *d_strip = nullptr;
     std::vector<float> factors;
-    std::vector<float> out_row;  // where it is to be widened
+    std::vector<float> room;  // for rows of d_out and out that are to be widened
   };
 
   void block(const Item& item, std::int64_t head, const Block& block, Memory& m) const {
     const std::int64_t d = shape_.head_dim, row = item.first_row + block.begin;
-    pack(q_, row, block.rows, head * d, d, m.query);
-    pack(d_out_, row, block.rows, head * d, d, m.d_output);
-    scores(m.query, m.keys, block, d, m.strip);
-    scores(m.d_output, m.values, block, d, m.d_strip);
-    for (std::int64_t i = 0; i < block.rows; ++i) {
-      const std::int64_t position = block.begin + i, seen = position + 1;
-      float* p = m.strip + i * block.keys;
-      float* d_p = m.d_strip + i * block.keys;
-      const float row_dot = simd::dot(m.d_output + i * d, out_.part(row + i, head * d, d, m.out_row.data()), d);
-      if (!m.factors.empty()) factors_of(shape_, item, head, position, m.factors);
-      simd::attention_gradient(p, d_p, static_cast<float>(shape_.scale),
-                               log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position], row_dot,
-                               m.factors.empty() ? nullptr : m.factors.data(), seen);
-      const std::size_t behind = static_cast<std::size_t>(block.keys - seen) * sizeof(float);
-      std::memset(p + seen, 0, behind);
-      std::memset(d_p + seen, 0, behind);
-    }
-    scatter(m.strip, m.d_output, block, d, m.d_values);
-    scatter(m.d_strip, m.query, block, d, m.d_keys);
-    combine(m.d_strip, m.keys, block, d, m.d_query);
+    m.products.pack_queries({q_, row, block.rows, head * d, d}, m.query);
+    m.products.pack_queries({d_out_, row, block.rows, head * d, d}, m.d_output);
+    m.products.scores(m.query, m.key_columns, block, m.strip);
+    m.products.scores(m.d_output, m.value_columns, block, m.d_strip);
+    for (std::int64_t i = 0; i < block.rows; ++i) gradient_row(item, head, block, i, m);
+    m.products.scatter(m.strip, m.d_output, block, m.d_values);
+    for (std::int64_t i = 0; i < block.rows; ++i) m.products.finish_row(m.d_strip, i, block.begin + i + 1, block);
+    m.products.scatter(m.d_strip, m.query, block, m.d_keys);
+    m.products.combine(m.d_strip, m.keys, block, m.d_query);
     unpack(m.d_query, d_q_, row, block.rows, head * d, d);
+  }
+
+  // Probabilities and gradients of scores of a query, from scores and products with values.
+  void gradient_row(const Item& item, std::int64_t head, const Block& block, std::int64_t i, Memory& m) const {
+    const std::int64_t d = shape_.head_dim, width = attention_padded(shape_.sequence);
+    const std::int64_t row = item.first_row + block.begin + i, position = block.begin + i;
+    const float row_dot =
+        simd::dot(d_out_.part(row, head * d, d, m.room.data()), out_.part(row, head * d, d, m.room.data() + d), d);
+    if (!m.factors.empty()) factors_of(shape_, item, head, position, m.factors);
+    simd::attention_gradient(m.strip + i * width, m.d_strip + i * width, static_cast<float>(shape_.scale),
+                             log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position], row_dot,
+                             m.factors.empty() ? nullptr : m.factors.data(), position + 1);
+    m.products.finish_row(m.strip, i, position + 1, block);
   }
 
   const AttentionShape& shape_;
@@ -285,24 +233,27 @@ class Backward {
   OutRows d_q_, d_k_, d_v_;
 };
 
+template <class Pass, class Work>
+void run(const Work& work, std::int64_t per_thread, int threads) {
+  check(work.shape, work.scratch, per_thread, threads);
+  const Pass pass(work, work.shape.sequences * work.shape.sequence);
+  cpu::parallel_for(threads, work.shape.sequences * work.shape.kv_heads, [&](std::int64_t index) {
+    pass.item(index, Scratch(thread_scratch(work.scratch, per_thread, threads), per_thread));
+  });
+}
+
 }  // namespace
 
 void CpuKernels::attention_forward(const AttentionForward& work) {
   const std::int64_t per_thread = attention_forward_scratch(work.shape.sequence, work.shape.head_dim);
-  check(work.shape, work.scratch, per_thread, threads_);
-  const Forward pass(work, work.shape.sequences * work.shape.sequence);
-  cpu::parallel_for(threads_, work.shape.sequences * work.shape.kv_heads, [&](std::int64_t index) {
-    pass.item(index, Scratch(thread_scratch(work.scratch, per_thread, threads_), per_thread));
-  });
+  all_bf16(work.q, work.k, work.v) ? run<Forward<cpu::PairProducts>>(work, per_thread, threads_)
+                                   : run<Forward<cpu::FloatProducts>>(work, per_thread, threads_);
 }
 
 void CpuKernels::attention_backward(const AttentionBackward& work) {
   const std::int64_t per_thread = attention_backward_scratch(work.shape.sequence, work.shape.head_dim);
-  check(work.shape, work.scratch, per_thread, threads_);
-  const Backward pass(work, work.shape.sequences * work.shape.sequence);
-  cpu::parallel_for(threads_, work.shape.sequences * work.shape.kv_heads, [&](std::int64_t index) {
-    pass.item(index, Scratch(thread_scratch(work.scratch, per_thread, threads_), per_thread));
-  });
+  all_bf16(work.q, work.k, work.v, work.d_out) ? run<Backward<cpu::PairProducts>>(work, per_thread, threads_)
+                                               : run<Backward<cpu::FloatProducts>>(work, per_thread, threads_);
 }
 
 }  // namespace trireme::kernels

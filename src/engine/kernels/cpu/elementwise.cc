@@ -188,12 +188,17 @@ void CpuKernels::copy(ConstTensorView from, TensorView to) {
 void CpuKernels::add(TensorView y, ConstTensorView x) {
   const OutRows sums = out_rows(y, x.rows, x.columns, "y");
   const InRows values = in_rows(x, x.rows, x.columns, "x");
-  for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
-    Room room(any_narrow(sums, values), 2, x.columns);
-    for (std::int64_t t = begin; t < end; ++t) {
-      float* row = sums.open(t, room[0], true);
-      simd::add(row, values.row(t, room[1]), x.columns);
-      sums.done(t, row);
+  // A whole gradient may be one row.
+  constexpr std::int64_t kColumnsAtATime = 4096;
+  const std::int64_t pieces = (x.columns + kColumnsAtATime - 1) / kColumnsAtATime;
+  for_row_blocks(threads_, x.rows * pieces, [&](std::int64_t begin, std::int64_t end) {
+    Room room(any_narrow(sums, values), 2, std::min(x.columns, kColumnsAtATime));
+    for (std::int64_t piece = begin; piece < end; ++piece) {
+      const std::int64_t t = piece / pieces, column = piece % pieces * kColumnsAtATime;
+      const std::int64_t count = std::min(kColumnsAtATime, x.columns - column);
+      float* row = sums.open(t, column, count, room[0], true);
+      simd::add(row, values.part(t, column, count, room[1]), count);
+      sums.done(t, column, count, row);
     }
   });
 }

@@ -132,6 +132,30 @@ class Narrow : public testing::TestWithParam<DType> {
     }
   }
 
+  // Where the products of BF16 have an order of their own: near the reference, the same on two threads.
+  void expect_near_reference(const Call& run) {
+    const auto narrow = run_with(one_, 0xffffffffU, false, run);
+    EXPECT_EQ(narrow, run_with(two_, 0xffffffffU, false, run));
+    for (const auto& [name, expected] : run_with(reference_, 0xffffffffU, false, run)) {
+      SCOPED_TRACE(name);
+      const std::vector<float> want = floats_of(name, expected), have = floats_of(name, narrow.at(name));
+      double error = 0, size = 0;
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        ASSERT_TRUE(std::isfinite(have[i])) << i;
+        error += std::pow(have[i] - want[i], 2);
+        size += std::pow(want[i], 2);
+      }
+      EXPECT_LE(std::sqrt(error), 2e-3 * std::sqrt(size));  // a result in BF16 is within 2^-9 of what it rounds
+    }
+  }
+  // log_sum_exp alone is F32 of what attention gives.
+  std::vector<float> floats_of(const std::string& name, const std::vector<std::byte>& raw) {
+    const DType dtype = name == "log_sum_exp" ? DType::kF32 : GetParam();
+    std::vector<float> values(raw.size() / static_cast<std::size_t>(dtype_size(dtype)));
+    convert_to_f32(dtype, raw, values);
+    return values;
+  }
+
   std::vector<float> scratch_;
   CpuKernels one_{1}, two_{2};
   ReferenceKernels reference_;
@@ -293,46 +317,80 @@ TEST_P(Narrow, Tables) {
   }
 }
 
-TEST_P(Narrow, Attention) {
-  const std::array<std::uint64_t, 2> streams{1, 2};
-  for (const std::int64_t sequence : {1, 70}) {
-    for (const double probability : {0.0, 0.2}) {
+// Attention of two key/value heads, forward or backward, whole or a head at a time, as tensor-parallel ranks have them.
+struct AttentionCall {
+  std::int64_t sequence, d;
+  double dropout;
+  bool backward, by_heads;
+  void operator()(Kernels& k, Tensors& t) const {
+    const std::array<std::uint64_t, 2> streams{1, 2};
+    const std::int64_t rows = 2 * sequence;
+    const ConstTensorView q = t.in("q", rows, 4 * d), key = t.in("k", rows, 2 * d), v = t.in("v", rows, 2 * d);
+    // The log of a sum of exponentials of a row: large enough for small probabilities.
+    const TensorView log_sum_exp = t.wide("log_sum_exp", 8, sequence, !backward);
+    if (backward) k.fill(log_sum_exp, 3.0);
+    const std::int64_t elements =
+        backward ? attention_backward_scratch(sequence, d) : attention_forward_scratch(sequence, d);
+    TensorView scratch = t.wide("scratch", 1, 2 * elements);
+    scratch.row_stride = scratch.columns;
+    const TensorView out = t.out("out", rows, 4 * d);
+    const ConstTensorView d_out = backward ? t.in("d_out", rows, 4 * d) : ConstTensorView{};
+    const TensorView d_q = backward ? t.out("d_q", rows, 4 * d) : TensorView{};
+    const TensorView d_k = backward ? t.out("d_k", rows, 2 * d) : TensorView{};
+    const TensorView d_v = backward ? t.out("d_v", rows, 2 * d) : TensorView{};
+    const std::int64_t count = by_heads ? 1 : 2;
+    for (std::int64_t head = 0; head < 2; head += count) {
+      const auto heads = [&](auto view) { return column_range(view, 2 * head * d, 2 * count * d); };
+      const auto shared = [&](auto view) { return column_range(view, head * d, count * d); };
+      std::vector<float> terms(static_cast<std::size_t>(4 * count * sequence), 3.0F);
+      const TensorView lines = make_view(reinterpret_cast<std::byte*>(terms.data()), DType::kF32, 4 * count, sequence);
       const AttentionShape shape{.sequences = 2,
                                  .sequence = sequence,
-                                 .heads = 4,
-                                 .kv_heads = 2,
-                                 .head_dim = 8,
+                                 .heads = 2 * count,
+                                 .kv_heads = count,
+                                 .head_dim = d,
                                  .scale = 0.35,
-                                 .head_begin = 0,
-                                 .dropout = {.probability = probability, .seed = 1, .streams = streams}};
-      const std::int64_t rows = 2 * sequence;
-      const auto scratch = [](Tensors& t, std::int64_t elements) {
-        TensorView view = t.wide("scratch", 1, 2 * elements);
-        view.row_stride = view.columns;
-        return view;
-      };
-      expect_rounded([&](Kernels& k, Tensors& t) {
-        k.attention_forward({.shape = shape,
-                             .q = t.in("q", rows, 32),
-                             .k = t.in("k", rows, 16),
-                             .v = t.in("v", rows, 16),
-                             .out = t.out("out", rows, 32),
-                             .log_sum_exp = t.wide("log_sum_exp", 8, sequence, true),
-                             .scratch = scratch(t, attention_forward_scratch(sequence, 8))});
-      });
-      expect_rounded([&](Kernels& k, Tensors& t) {
+                                 .head_begin = 2 * head,
+                                 .dropout = {.probability = dropout, .seed = 1, .streams = streams}};
+      if (backward) {
         k.attention_backward({.shape = shape,
-                              .q = t.in("q", rows, 32),
-                              .k = t.in("k", rows, 16),
-                              .v = t.in("v", rows, 16),
-                              .out = t.in("out", rows, 32),
-                              .log_sum_exp = t.wide("log_sum_exp", 8, sequence),
-                              .d_out = t.in("d_out", rows, 32),
-                              .d_q = t.out("d_q", rows, 32),
-                              .d_k = t.out("d_k", rows, 16),
-                              .d_v = t.out("d_v", rows, 16),
-                              .scratch = scratch(t, attention_backward_scratch(sequence, 8))});
-      });
+                              .q = heads(q),
+                              .k = shared(key),
+                              .v = shared(v),
+                              .out = heads(out),
+                              .log_sum_exp = lines,
+                              .d_out = heads(d_out),
+                              .d_q = heads(d_q),
+                              .d_k = shared(d_k),
+                              .d_v = shared(d_v),
+                              .scratch = scratch});
+      } else {
+        k.attention_forward({.shape = shape,
+                             .q = heads(q),
+                             .k = shared(key),
+                             .v = shared(v),
+                             .out = heads(out),
+                             .log_sum_exp = by_heads ? lines : log_sum_exp,
+                             .scratch = scratch});
+        for (std::int64_t i = 0; by_heads && i < 4; ++i) {  // two heads of each of two sequences
+          k.copy(row_range(lines, i, 1), row_range(log_sum_exp, i / 2 * 4 + 2 * head + i % 2, 1));
+        }
+      }
+    }
+  }
+};
+
+TEST_P(Narrow, Attention) {
+  for (const auto& [sequence, d] : {std::pair{1, 8}, {70, 8}, {131, 7}, {300, 33}}) {
+    for (const double dropout : {0.0, 0.2}) {
+      for (const bool backward : {false, true}) {
+        SCOPED_TRACE(
+            fmt::format("{} tokens, {} columns, dropout {}{}", sequence, d, dropout, backward ? ", backward" : ""));
+        const AttentionCall whole{sequence, d, dropout, backward, false},
+            by_heads{sequence, d, dropout, backward, true};
+        GetParam() == DType::kBF16 ? expect_near_reference(whole) : expect_rounded(whole);
+        EXPECT_EQ(run_with(one_, 0xffffffffU, false, by_heads), run_with(one_, 0xffffffffU, false, whole));
+      }
     }
   }
 }

@@ -110,4 +110,19 @@ struct BlockProduct {
 inline constexpr std::int64_t kPanelColumns = 32;
 void block_product(const BlockProduct& work);
 
+// The same for kPanelColumns columns whose rows of b lie side by side: c [rows, kPanelColumns]; b_row apart.
+struct PanelProduct {
+  const float* a = nullptr;
+  std::int64_t a_row = 0;
+  std::int64_t a_column = 0;
+  const float* b = nullptr;
+  std::int64_t b_row = 0;
+  float* c = nullptr;
+  std::int64_t c_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t inner = 0;
+  bool add = false;
+};
+void panel_product(const PanelProduct& work);
+
 }  // namespace trireme::kernels::simd

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "base/attention_tile.h"
+#include "base/dtype.h"
 #include "engine/kernels/reference/access.h"
 #include "engine/kernels/reference/dropout.h"
 #include "engine/kernels/reference/reference_kernels.h"
@@ -79,8 +81,21 @@ T probability_factor(const AttentionShape& shape, const Query& query, std::int64
   return reference::dropout_factor<T>(shape.dropout, query.sequence_index, element);
 }
 
+// What a product of BF16 reads of a number.
 template <class T>
-void forward_of(const AttentionForward& work) {
+T as_factor(T x, bool bf16) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (bf16) {
+      std::array<std::byte, 2> raw{};
+      convert_from_f32(DType::kBF16, std::span(&x, 1), raw);
+      convert_to_f32(DType::kBF16, raw, std::span(&x, 1));
+    }
+  }
+  return x;
+}
+
+template <class T>
+void forward_of(const AttentionForward& work, bool bf16) {
   const AttentionShape& shape = work.shape;
   const std::int64_t tokens = shape.sequences * shape.sequence;
   const auto q = readable<T>(work.q, tokens, shape.heads * shape.head_dim, "q");
@@ -107,7 +122,7 @@ void forward_of(const AttentionForward& work) {
     for (std::int64_t j = 0; j < shape.head_dim; ++j) out(query.row, query.column + j) = 0;
     for (std::int64_t key = 0; key <= query.position; ++key) {
       const T probability = std::exp(scores[static_cast<std::size_t>(key)] - total);
-      const T kept = probability * probability_factor<T>(shape, query, key);
+      const T kept = as_factor(probability * probability_factor<T>(shape, query, key), bf16);
       for (std::int64_t j = 0; j < shape.head_dim; ++j) {
         out(query.row, query.column + j) += kept * v(query.first_row + key, query.kv_column + j);
       }
@@ -119,7 +134,7 @@ void forward_of(const AttentionForward& work) {
 // v):
 //   d_v += P M d_out;  d_score = P (M (d_out . v) - D);  d_q += scale d_score k;  d_k += scale d_score q.
 template <class T>
-void backward_of(const AttentionBackward& work) {
+void backward_of(const AttentionBackward& work, bool bf16) {
   const AttentionShape& shape = work.shape;
   const std::int64_t tokens = shape.sequences * shape.sequence;
   const std::int64_t width = shape.heads * shape.head_dim;
@@ -144,9 +159,10 @@ void backward_of(const AttentionBackward& work) {
       const T probability = std::exp(score(shape, query, q, k, key) - total);
       const T factor = probability_factor<T>(shape, query, key);
       const T d_kept = dot(d_out, query.row, query.column, v, kv_row, query.kv_column, shape.head_dim);
-      const T d_score = probability * (factor * d_kept - row_dot) * scale;
+      const T kept = as_factor(probability * factor, bf16);
+      const T d_score = as_factor(probability * (factor * d_kept - row_dot) * scale, bf16);
       for (std::int64_t j = 0; j < shape.head_dim; ++j) {
-        d_v(kv_row, query.kv_column + j) += probability * factor * d_out(query.row, query.column + j);
+        d_v(kv_row, query.kv_column + j) += kept * d_out(query.row, query.column + j);
         d_q(query.row, query.column + j) += d_score * k(kv_row, query.kv_column + j);
         d_k(kv_row, query.kv_column + j) += d_score * q(query.row, query.column + j);
       }
@@ -158,15 +174,17 @@ void backward_of(const AttentionBackward& work) {
 
 void ReferenceKernels::attention_forward(const AttentionForward& given) {
   AttentionForward work = given;
+  const bool bf16 = all_bf16(work.q, work.k, work.v);
   reference::Widened widened;
   widened.out(work.out);
   widened.in(work.q, work.k, work.v);
   check_shape(work.shape);
-  reference::with_type(work.q.dtype, [&](auto zero) { forward_of<decltype(zero)>(work); });
+  reference::with_type(work.q.dtype, [&](auto zero) { forward_of<decltype(zero)>(work, bf16); });
 }
 
 void ReferenceKernels::attention_backward(const AttentionBackward& given) {
   AttentionBackward work = given;
+  const bool bf16 = all_bf16(work.q, work.k, work.v, work.d_out);
   reference::Widened widened;
   widened.out(work.d_q, work.d_k, work.d_v);
   widened.in(work.q, work.k, work.v, work.out, work.d_out);
@@ -174,7 +192,7 @@ void ReferenceKernels::attention_backward(const AttentionBackward& given) {
   fill(work.d_q, 0.0);
   fill(work.d_k, 0.0);
   fill(work.d_v, 0.0);
-  reference::with_type(work.q.dtype, [&](auto zero) { backward_of<decltype(zero)>(work); });
+  reference::with_type(work.q.dtype, [&](auto zero) { backward_of<decltype(zero)>(work, bf16); });
 }
 
 }  // namespace trireme::kernels
