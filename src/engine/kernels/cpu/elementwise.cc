@@ -73,10 +73,9 @@ void CpuKernels::column_sum(ConstTensorView x, TensorView out, bool accumulate) 
       const auto* first = reinterpret_cast<const float*>(values.address(0, begin));
       return simd::strip_sum(total, first, values.stride(), x.rows, count);
     }
-    float rows[simd::kChainRows * simd::kMaxStripColumns];
-    cpu::for_chains(x.rows, [&](std::int64_t row, std::int64_t chain) {
-      cpu::widen_strip(values, row, chain, begin, count, rows);
-      simd::strip_sum(total, rows, count, chain, count);
+    float room[simd::kMaxStripColumns];
+    cpu::sum_chains(x.rows, count, total, [&](std::int64_t row, float* chain) {
+      simd::add(chain, values.part(row, begin, count, room), count);
     });
   });
 }

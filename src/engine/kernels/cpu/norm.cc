@@ -102,18 +102,17 @@ void CpuKernels::norm_backward_weight(NormType type, ConstTensorView d_y, ConstT
   const InRows values = in_rows(x, x.rows, x.columns, "x");
   const Rows<const float> kept = readable(stats, x.rows, 2, "stats");
   const OutRows sums = out_rows(d_weight, 1, x.columns, "d_weight");
+  const bool narrow = any_narrow(gradient, values);
   cpu::sum_strips(threads_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
-    if (!any_narrow(gradient, values)) {
+    if (!narrow) {
       return simd::strip_sum_normalised(total, reinterpret_cast<const float*>(gradient.address(0, begin)),
                                         gradient.stride(), reinterpret_cast<const float*>(values.address(0, begin)),
                                         values.stride(), kept.data, kept.stride, x.rows, count);
     }
-    float d[simd::kChainRows * simd::kMaxStripColumns];
-    float v[simd::kChainRows * simd::kMaxStripColumns];
-    cpu::for_chains(x.rows, [&](std::int64_t row, std::int64_t chain) {
-      cpu::widen_strip(gradient, row, chain, begin, count, d);
-      cpu::widen_strip(values, row, chain, begin, count, v);
-      simd::strip_sum_normalised(total, d, count, v, count, kept.row(row), kept.stride, chain, count);
+    float d[simd::kMaxStripColumns], v[simd::kMaxStripColumns];
+    cpu::sum_chains(x.rows, count, total, [&](std::int64_t row, float* chain) {
+      simd::strip_sum_normalised(chain, gradient.part(row, begin, count, d), count, values.part(row, begin, count, v),
+                                 count, kept.row(row), kept.stride, 1, count);
     });
   });
   if (!d_bias.empty()) column_sum(d_y, d_bias, accumulate);

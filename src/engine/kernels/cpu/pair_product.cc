@@ -212,11 +212,16 @@ class TileProduct {
 void compute(const TypedProduct& p, const Tile& tile, const TileScratch& scratch, int threads) {
   const Pairs a = pack_a(p, tile, scratch.a, threads);
   const TileProduct product(p, tile, a, scratch);
+  // Threads share the columns, so that their shares are equal whatever the rows.
   const std::int64_t panels = (tile.columns + kPairColumns - 1) / kPairColumns;
+  const std::int64_t groups = std::min<std::int64_t>(threads, panels);
   const std::int64_t parts = (tile.rows + kPartRows - 1) / kPartRows;
-  parallel_for(threads, parts * panels, [&](std::int64_t index) {
-    const std::int64_t row = index / panels * kPartRows, column = index % panels * kPairColumns;
-    product.part(row, std::min(kPartRows, tile.rows - row), column, std::min(kPairColumns, tile.columns - column));
+  parallel_for(threads, groups * parts, [&](std::int64_t index) {
+    const std::int64_t group = index / parts, row = index % parts * kPartRows;
+    for (std::int64_t panel = panels * group / groups; panel < panels * (group + 1) / groups; ++panel) {
+      const std::int64_t column = panel * kPairColumns;
+      product.part(row, std::min(kPartRows, tile.rows - row), column, std::min(kPairColumns, tile.columns - column));
+    }
   });
 }
 
@@ -226,7 +231,9 @@ void multiply_pairs(const TypedProduct& p, float* memory, int threads) {
   if (p.k == 0 && p.accumulate) return;
   const TileScratch scratch(memory);
   const std::int64_t width = even_part(p.n, kPairTileColumns, kPairColumns);
-  const std::int64_t height = even_part(p.m, kPairTileRows, kPairRows);
+  // Neither packed nor summed up in the scratch, all rows are one tile.
+  const bool as_it_lies = !p.transpose_a && p.a.dtype() == DType::kBF16 && p.k % 2 == 0 && p.k <= kPairTileInner;
+  const std::int64_t height = as_it_lies ? p.m : even_part(p.m, kPairTileRows, kPairRows);
   for (std::int64_t column = 0; column < p.n; column += width) {
     for (std::int64_t row = 0; row < p.m; row += height) {
       for (std::int64_t begin = 0; begin == 0 || begin < p.k; begin += kPairTileInner) {

@@ -32,7 +32,7 @@ void apply_factors(float* out, const float* x, const float* factors, std::int64_
 void rotate(float* first, float* second, const float* cosines, const float* sines, bool inverse, std::int64_t n);
 // total += the sums of the columns of x [rows, n]: chains of kChainRows, added in ascending order.
 inline constexpr std::int64_t kChainRows = 64;
-inline constexpr std::int64_t kMaxStripColumns = 128;  // most that n may be in strip sums
+inline constexpr std::int64_t kMaxStripColumns = 512;  // most that n may be in strip sums
 void strip_sum(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n);
 
 // Rows of `row` elements, the next one `stride` further on, to one place one after the other. Written past the caches:

@@ -2,17 +2,25 @@
 
 // Sums over the rows of tensors, cut by columns into strips, so that which thread takes which changes nothing.
 
+#include <algorithm>
 #include <cstring>
 
+#include "base/units.h"
 #include "engine/kernels/cpu/simd.h"
 #include "engine/kernels/cpu/typed_rows.h"
 
 namespace trireme::kernels::cpu {
 
+// Columns of a strip: many, so that rows are read in long pieces, but a piece for every thread.
+inline std::int64_t strip_columns(int threads, std::int64_t columns) {
+  constexpr std::int64_t kLine = 16;
+  return std::clamp(round_up((columns + threads - 1) / threads, kLine), kLine, simd::kMaxStripColumns);
+}
+
 // sums = or += what sum(begin, count, total) adds to `total` (zeros), for columns [begin, begin + count).
 template <class Sum>
 void sum_strips(int threads, const OutRows& sums, std::int64_t columns, bool accumulate, const Sum& sum) {
-  parallel_pieces(threads, columns, simd::kMaxStripColumns, [&](std::int64_t begin, std::int64_t end) {
+  parallel_pieces(threads, columns, strip_columns(threads, columns), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t count = end - begin;
     float total[simd::kMaxStripColumns] = {};
     sum(begin, count, total);
@@ -27,21 +35,14 @@ void sum_strips(int threads, const OutRows& sums, std::int64_t columns, bool acc
   });
 }
 
-// function(row, count) for the rows of each chain.
-template <class Function>
-void for_chains(std::int64_t rows, const Function& function) {
-  for (std::int64_t row = 0; row < rows; row += simd::kChainRows) {
-    function(row, row + simd::kChainRows < rows ? simd::kChainRows : rows - row);
-  }
-}
-
-// Rows [row, row + rows) of columns [begin, begin + count) to a dense matrix.
-inline void widen_strip(const InRows& from, std::int64_t row, std::int64_t rows, std::int64_t begin, std::int64_t count,
-                        float* to) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    float* place = to + i * count;
-    const float* part = from.part(row + i, begin, count, place);
-    if (part != place) std::memcpy(place, part, static_cast<std::size_t>(count) * sizeof(float));
+// total += what sum(row, chain) adds to chains (zeros) for one row after the other: for rows that are widened one at a
+// time.
+template <class Sum>
+void sum_chains(std::int64_t rows, std::int64_t count, float* total, const Sum& sum) {
+  for (std::int64_t begin = 0; begin < rows; begin += simd::kChainRows) {
+    float chain[simd::kMaxStripColumns] = {};
+    for (std::int64_t row = begin; row < std::min(begin + simd::kChainRows, rows); ++row) sum(row, chain);
+    simd::add(total, chain, count);
   }
 }
 
