@@ -1,6 +1,7 @@
 // trireme bench: what this machine does, measured.
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "cluster/cluster.h"
 #include "engine/train/machine_rates.h"
 #include "engine/train/step_profile.h"
+#include "planner/fit.h"
 #include "report/kernel_table.h"
 
 namespace trireme::cli {
@@ -19,7 +21,58 @@ struct StepOptions {
   TrainOptions train;
   std::int64_t steps = 3, rank = 0;
   bool shapes = false;
+  std::string calibration, cluster;
 };
+
+void check_new_file(Env& env, const std::string& option, const std::string& path) {
+  if (path.empty() || !env.exists(path)) return;
+  throw Error(Failure{.option = option,
+                      .value = path,
+                      .rule = "is there already, and is not overwritten",
+                      .nearest = "another " + option});
+}
+
+// Of what a step is compared with: the run on one device of a cluster.
+planner::Problem calibration_problem(Env& env, const StepOptions& options, const train::ResolvedRun& run) {
+  check_new_file(env, "--calibration", options.calibration);
+  if (run.config.layout.world() != 1) {
+    throw Error(Failure{.option = "--calibration",
+                        .value = options.calibration,
+                        .rule = "is of a run on one rank",
+                        .nearest = "--layout.dp 1 --layout.tp 1 --layout.pp 1"});
+  }
+  if (options.cluster.empty()) {
+    throw Error(Failure{.option = "--cluster",
+                        .value = "",
+                        .rule = "is needed for --calibration: the rates that its constants are shares of",
+                        .nearest = "a file that trireme bench machine --out wrote"});
+  }
+  const plan::RunInputs& inputs = run.plan.inputs;
+  planner::Problem problem =
+      planner::make_problem(run.plan.table.config, cluster::load_cluster(env, options.cluster).or_throw(),
+                            run.config.batch.global_batch, run.config.batch.sequence, inputs.compute,
+                            planner::default_calibration(), "trireme")
+          .or_throw();
+  if (inputs.fp32_gradients) planner::keep_gradients_in_fp32(problem);
+  return problem;
+}
+
+planner::MeasuredStep measured_step(const train::StepProfile& profile) {
+  planner::MeasuredStep step{.other_s = profile.step_s};
+  for (const telemetry::KernelTimes& kernel : profile.kernels) {
+    if (kernel.kernel.starts_with("gemm")) step.products_s += kernel.seconds;
+    if (kernel.kernel.starts_with("attention")) step.attention_s += kernel.seconds;
+  }
+  step.other_s -= step.products_s + step.attention_s;
+  return step;
+}
+
+void write_calibration(Env& env, const StepOptions& options, const train::ResolvedRun& run,
+                       const planner::Problem& problem, const train::StepProfile& profile) {
+  const planner::DeviceConstants fitted = planner::fit_device(
+      problem, planner::choice_of(run.config.layout, run.config.batch.micro_batch), measured_step(profile));
+  env.write_file_atomically(options.calibration, planner::to_toml(problem.cluster.device.name, fitted));
+}
 
 void print(const train::StepProfile& profile, const std::vector<report::KernelRow>& rows, double ranks) {
   fmt::print("{}\n", report::kernel_table(rows, profile.step_s, profile.waited_s));
@@ -38,6 +91,8 @@ ExitCode run_step(Env& env, const StepOptions& options) {
   const train::ResolvedRun run = resolve_train(env, launch, options.train);
   const int ranks = run.config.layout.world();
   check_range("--rank", options.rank, 0, ranks - 1, "0");
+  std::optional<planner::Problem> problem;
+  if (!options.calibration.empty()) problem = calibration_problem(env, options, run);
   const std::unique_ptr<Log> log = make_stderr_log();
   const train::StepProfile profile =
       train::profile_steps(env, *log, run, static_cast<int>(options.steps), static_cast<int>(options.rank));
@@ -55,6 +110,13 @@ ExitCode run_step(Env& env, const StepOptions& options) {
                            .dump(2));
   } else {
     print(profile, rows, ranks);
+  }
+  if (problem) {
+    write_calibration(env, options, run, *problem, profile);
+    if (!options.train.json) {
+      fmt::print("\n{0}: trireme plan MODEL --cluster {1} --calibration {0} --precision {2}\n", options.calibration,
+                 options.cluster, plan::precision_name(run.plan.inputs.compute));
+    }
   }
   return ExitCode::kDone;
 }
@@ -114,12 +176,7 @@ ExitCode run_machine(Env& env, MachineOptions options) {
   check_range("--threads", options.threads, 1, cores, "1");
   if (options.ranks == 0) options.ranks = std::max<std::int64_t>(1, cores / options.threads);
   check_range("--ranks", options.ranks, 1, 1024, fmt::format("{}", cores));
-  if (!options.out.empty() && env.exists(options.out)) {
-    throw Error(Failure{.option = "--out",
-                        .value = options.out,
-                        .rule = "is there already, and is not overwritten",
-                        .nearest = "another --out"});
-  }
+  check_new_file(env, "--out", options.out);
   const std::unique_ptr<Log> log = make_stderr_log();
   const train::MachineRates rates =
       train::measure_machine(env, *log, static_cast<int>(options.ranks), static_cast<int>(options.threads));
@@ -150,9 +207,13 @@ void declare_step(Command& bench, Env& env) {
   command.option("steps", options->steps, "steps that are measured, after one that is not");
   command.option("rank", options->rank, "whose kernels");
   command.flag("shapes", options->shapes, "products by their shapes");
+  command.option("calibration", options->calibration,
+                 "where to write the planner's constants that this step shows; of one rank, with --cluster");
+  command.option("cluster", options->cluster, "whose rates the constants are shares of, as bench machine wrote it");
   command.examples(
       "  trireme bench step examples/runs/demo.toml\n"
-      "  trireme bench step run.toml --layout.dp 2 --train.threads 1 --shapes\n");
+      "  trireme bench step run.toml --layout.dp 2 --train.threads 1 --shapes\n"
+      "  trireme bench step run.toml --train.threads 1 --cluster cluster.toml --calibration constants.toml\n");
   command.run([options, &env] { return run_step(env, *options); });
 }
 

@@ -202,4 +202,17 @@ Result<Calibration> load_calibration(Env& env, const std::string& path) {
   return parse_calibration(*document, path, default_calibration());
 }
 
+std::string to_toml(const std::string& device, const DeviceConstants& constants) {
+  Json document = Json::object();
+  document["device"][device] =
+      Json::object({{"gemm_efficiency", constants.gemm_efficiency},
+                    {"gemm_half_extent", constants.gemm_half_extent},
+                    {"attention_efficiency", constants.attention_efficiency},
+                    {"memory_efficiency", constants.memory_efficiency},
+                    {"kernel_launch", fmt::format("{}us", constants.kernel_launch.count * 1e6)},
+                    {"inside_efficiency", constants.inside_efficiency},
+                    {"between_efficiency", constants.between_efficiency}});
+  return trireme::to_toml(document);
+}
+
 }  // namespace trireme::planner

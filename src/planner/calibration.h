@@ -63,6 +63,8 @@ struct Calibration {
 // refused by name.
 Result<Calibration> parse_calibration(const Json& document, const std::string& what, Calibration base);
 const Calibration& default_calibration();
+// A document with a device's table, which parse_calibration reads back as the same constants.
+std::string to_toml(const std::string& device, const DeviceConstants& constants);
 // The default with a file's tables on top; "" gives the default.
 Result<Calibration> load_calibration(Env& env, const std::string& path);
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`trireme bench step`: the kernels of a step, their limits, and what is left of the step's time; wrong ranks are refused.
+A calibration that it writes gives the step back when `trireme plan` is asked for it.
 
     bench_step.py PROGRAM
 """
@@ -12,6 +13,24 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import tiny_data  # noqa: E402
+
+
+def calibrates(program: str, command: list[str], folder: pathlib.Path) -> None:
+    cluster, constants = folder / "cluster.toml", folder / "constants.toml"
+    subprocess.run([program, "bench", "machine", "--ranks", "1", "--out", str(cluster)], capture_output=True, check=True)
+    write = command + ["--cluster", str(cluster), "--calibration", str(constants), "--json"]
+    step_s = json.loads(subprocess.run(write, capture_output=True, text=True, check=True).stdout)["step_s"]
+    plan = subprocess.run([program, "plan", str(folder / "llama"), "--cluster", str(cluster), "--calibration",
+                           str(constants), "--precision", "fp32", "--batch", "4", "--sequence", "24", "--micro-batch",
+                           "1", "--dp", "1", "--json"], capture_output=True, text=True, check=True)
+    planned_s = json.loads(plan.stdout)["best"][0]["step_s"]
+    print(f"step {1e3 * step_s:.2f} ms, planned {1e3 * planned_s:.2f} ms")
+    assert 0.9 < planned_s / step_s < 1.1, constants.read_text()
+    for wrong, words in [(write, "is there already"), (write[:-1] + ["--layout.dp", "2"], "is there already"),
+                         (command + ["--calibration", str(folder / "new")], "--cluster"),
+                         (command + ["--layout.dp", "2", "--calibration", str(folder / "new")], "one rank")]:
+        refused = subprocess.run(wrong, capture_output=True, text=True)
+        assert refused.returncode == 2 and words in refused.stderr, refused.stderr
 
 
 def main() -> int:
@@ -36,6 +55,7 @@ def main() -> int:
         table = subprocess.run(command + ["--shapes"], capture_output=True, text=True, check=True).stdout
         assert "gemm NT 24 x 64 x 64" in table and "in no kernel" in table, table
         assert not (folder / "out").exists(), "it writes a run directory"
+        calibrates(program, command, folder)
         refused = subprocess.run(command + ["--rank", "1"], capture_output=True, text=True)
         assert refused.returncode == 2 and "--rank = 1" in refused.stderr, refused.stderr
     return 0

@@ -110,14 +110,17 @@ class Cases:
             subprocess.run([self.program, "checkpoint", "verify", path], check=True, stdout=subprocess.DEVNULL)
         return sorted(int(path[-8:]) for path in paths)
 
+    def log_of(self, out: pathlib.Path) -> pathlib.Path:
+        return self.folder / f"{out.name}.log"
+
     def start(self, out: pathlib.Path, options: str, until: int) -> subprocess.Popen:
-        """A run that has done so many steps."""
-        log = open(f"{out}.log", "w")
+        """A run that has done so many steps. What it prints is never on a disk that gets full."""
+        log = open(self.log_of(out), "w")
         process = subprocess.Popen(self.command(out, options), stdout=log, stderr=log)
         begun = time.monotonic()
         metrics = out / "metrics.jsonl"
         while not metrics.exists() or metrics.read_text().count("\n") < until:
-            assert process.poll() is None and time.monotonic() - begun < SECONDS, pathlib.Path(f"{out}.log").read_text()
+            assert process.poll() is None and time.monotonic() - begun < SECONDS, self.log_of(out).read_text()
             time.sleep(0.01)
         return process
 
@@ -321,7 +324,7 @@ class Cases:
             except OSError:
                 pass
             assert process.wait(timeout=SECONDS) == 79, process.returncode
-            printed = pathlib.Path(f"{out}.log").read_text()
+            printed = self.log_of(out).read_text()
             assert "No space left on device" in printed and str(out) in printed, printed
             ballast.unlink()
             kept = self.verify(out)
