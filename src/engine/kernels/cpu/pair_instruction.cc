@@ -16,7 +16,7 @@ namespace {
 #define TRIREME_PAIRS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 TRIREME_PAIRS inline __mmask16 first_lanes(std::int64_t count) {
-  return count >= 16 ? 0xffff : count <= 0 ? 0 : static_cast<__mmask16>((1U << count) - 1);
+  return static_cast<__mmask16>(count >= 16 ? 0xffffU : count <= 0 ? 0U : (1U << count) - 1);
 }
 
 // As simd::narrow rounds, which VCVTNEPS2BF16 does not: it takes subnormal numbers for zeros.
