@@ -7,6 +7,7 @@ A calibration that it writes gives the step back when `trireme plan` is asked fo
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,10 @@ def calibrates(program: str, command: list[str], folder: pathlib.Path) -> None:
                            "1", "--dp", "1", "--json"], capture_output=True, text=True, check=True)
     planned_s = json.loads(plan.stdout)["best"][0]["step_s"]
     print(f"step {1e3 * step_s:.2f} ms, planned {1e3 * planned_s:.2f} ms")
-    assert 0.9 < planned_s / step_s < 1.1, constants.read_text()
+    # One that is as slow as no calibration may say, under sanitizers, is cut off, and one that is as fast, too.
+    shares = re.findall(r"(?:gemm|attention|memory)_efficiency = ([\d.]+)", constants.read_text())
+    cut_off = any(float(share) in (0.01, 1.0) for share in shares)
+    assert len(shares) == 3 and (cut_off or 0.9 < planned_s / step_s < 1.1), constants.read_text()
     for wrong, words in [(write, "is there already"), (write[:-1] + ["--layout.dp", "2"], "is there already"),
                          (command + ["--calibration", str(folder / "new")], "--cluster"),
                          (command + ["--layout.dp", "2", "--calibration", str(folder / "new")], "one rank")]:
