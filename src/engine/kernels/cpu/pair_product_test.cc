@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -76,7 +77,7 @@ class Case {
  public:
   Case(std::int64_t rows, std::int64_t columns, std::int64_t pairs, bool panel, bool add, Exponents exponents)
       : a_(numbers("a", kPairRows * std::max<std::int64_t>(pairs, 1) * 2, exponents)),
-        b_(static_cast<std::size_t>(pairs * kPairColumns)),
+        b_(static_cast<std::size_t>(std::max<std::int64_t>(pairs, 1) * kPairColumns)),
         c_(static_cast<std::size_t>(kPairRows * kStride), std::numeric_limits<float>::quiet_NaN()),
         block_{.a_row = panel ? 2 : 2 * pairs,
                .a_pair = panel ? 2 * kPairRows : 2,
