@@ -91,6 +91,12 @@ ExitCode run_step(Env& env, const StepOptions& options) {
   const train::ResolvedRun run = resolve_train(env, launch, options.train);
   const int ranks = run.config.layout.world();
   check_range("--rank", options.rank, 0, ranks - 1, "0");
+  if (options.calibration.empty() && !options.cluster.empty()) {
+    throw Error(Failure{.option = "--cluster",
+                        .value = options.cluster,
+                        .rule = "is of a calibration alone",
+                        .nearest = "--calibration FILE as well"});
+  }
   std::optional<planner::Problem> problem;
   if (!options.calibration.empty()) problem = calibration_problem(env, options, run);
   const std::unique_ptr<Log> log = make_stderr_log();

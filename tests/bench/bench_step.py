@@ -32,6 +32,7 @@ def calibrates(program: str, command: list[str], folder: pathlib.Path) -> None:
     assert len(shares) == 3 and (cut_off or 0.9 < planned_s / step_s < 1.1), constants.read_text()
     for wrong, words in [(write, "is there already"), (write[:-1] + ["--layout.dp", "2"], "is there already"),
                          (command + ["--calibration", str(folder / "new")], "--cluster"),
+                         (command + ["--cluster", str(cluster)], "--cluster"),
                          (command + ["--layout.dp", "2", "--calibration", str(folder / "new")], "one rank")]:
         refused = subprocess.run(wrong, capture_output=True, text=True)
         assert refused.returncode == 2 and words in refused.stderr, refused.stderr

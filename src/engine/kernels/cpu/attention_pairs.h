@@ -117,7 +117,8 @@ class PairProducts {
   }
 
  private:
-  static_assert(kAttentionPanel == simd::kPairColumns);
+  // What base/attention_tile.h takes them to be.
+  static_assert(kAttentionPanel == simd::kPairColumns && simd::kPairRows == 14 && simd::kPairRoom == 16);
 
   static std::int64_t pairs(std::int64_t count) { return (count + 1) / 2; }
   static std::uint32_t* words(float* scratch) { return reinterpret_cast<std::uint32_t*>(scratch); }
