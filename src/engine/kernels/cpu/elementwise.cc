@@ -189,7 +189,7 @@ void CpuKernels::add(TensorView y, ConstTensorView x) {
   const InRows values = in_rows(x, x.rows, x.columns, "x");
   // A whole gradient may be one row.
   constexpr std::int64_t kColumnsAtATime = 4096;
-  const std::int64_t pieces = (x.columns + kColumnsAtATime - 1) / kColumnsAtATime;
+  const std::int64_t pieces = divide_up(x.columns, kColumnsAtATime);
   for_row_blocks(threads_, x.rows * pieces, [&](std::int64_t begin, std::int64_t end) {
     Room room(any_narrow(sums, values), 2, std::min(x.columns, kColumnsAtATime));
     for (std::int64_t piece = begin; piece < end; ++piece) {

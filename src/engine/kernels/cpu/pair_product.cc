@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/narrow_scratch.h"
+#include "base/units.h"
 #include "engine/kernels/cpu/pair_block.h"
 #include "engine/kernels/cpu/product.h"
 
@@ -25,15 +26,15 @@ static_assert(kPanels * a_panel_words(kPairTileInner / 2) <= pair_scratch_a());
 
 // Equal parts of `size`, multiples of `unit`, of at most `most`, which is one.
 std::int64_t even_part(std::int64_t size, std::int64_t most, std::int64_t unit) {
-  const std::int64_t parts = std::max<std::int64_t>((size + most - 1) / most, 1);
-  return std::min(most, (size + parts * unit - 1) / (parts * unit) * unit);
+  const std::int64_t parts = std::max<std::int64_t>(divide_up(size, most), 1);
+  return std::min(most, divide_up(size, parts * unit) * unit);
 }
 
 // Columns that are packed at a time, row by row: many panels, so that rows are read in long pieces.
 constexpr std::int64_t kPackColumns = 512;
 std::int64_t columns_at_a_time(std::int64_t columns, std::int64_t width, int threads) {
   const std::int64_t most = kPackColumns / width * width;
-  return even_part(columns, std::min(most, even_part((columns + threads - 1) / threads, most, width)), width);
+  return even_part(columns, std::min(most, even_part(divide_up(columns, threads), most, width)), width);
 }
 
 // Of a, b and c: rows [row, row + rows) of op(a), and so on.
@@ -213,9 +214,9 @@ void compute(const TypedProduct& p, const Tile& tile, const TileScratch& scratch
   const Pairs a = pack_a(p, tile, scratch.a, threads);
   const TileProduct product(p, tile, a, scratch);
   // Threads share the columns, so that their shares are equal whatever the rows.
-  const std::int64_t panels = (tile.columns + kPairColumns - 1) / kPairColumns;
+  const std::int64_t panels = divide_up(tile.columns, kPairColumns);
   const std::int64_t groups = std::min<std::int64_t>(threads, panels);
-  const std::int64_t parts = (tile.rows + kPartRows - 1) / kPartRows;
+  const std::int64_t parts = divide_up(tile.rows, kPartRows);
   parallel_for(threads, groups * parts, [&](std::int64_t index) {
     const std::int64_t group = index / parts, row = index % parts * kPartRows;
     for (std::int64_t panel = panels * group / groups; panel < panels * (group + 1) / groups; ++panel) {

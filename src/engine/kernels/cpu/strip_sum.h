@@ -14,7 +14,7 @@ namespace trireme::kernels::cpu {
 // Columns of a strip: many, so that rows are read in long pieces, but a piece for every thread.
 inline std::int64_t strip_columns(int threads, std::int64_t columns) {
   constexpr std::int64_t kLine = 16;
-  return std::clamp(round_up((columns + threads - 1) / threads, kLine), kLine, simd::kMaxStripColumns);
+  return std::clamp(round_up(divide_up(columns, threads), kLine), kLine, simd::kMaxStripColumns);
 }
 
 // sums = or += what sum(begin, count, total) adds to `total` (zeros), for columns [begin, begin + count).
