@@ -51,6 +51,15 @@ std::vector<int> host_numbers(const std::vector<std::string>& hosts) {
   return numbers;
 }
 
+std::vector<int> ranks_of_machine(const std::vector<int>& host_of, int rank, bool rehearsal) {
+  std::vector<int> ranks;
+  for (int other = 0; other < static_cast<int>(host_of.size()); ++other) {
+    const bool same_host = host_of[static_cast<std::size_t>(other)] == host_of[static_cast<std::size_t>(rank)];
+    if (rehearsal || same_host) ranks.push_back(other);
+  }
+  return ranks;
+}
+
 std::string describe_hosts(const std::vector<std::string>& hosts) {
   std::vector<std::string> names;
   for (const std::string& host : hosts) {

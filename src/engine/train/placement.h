@@ -17,6 +17,10 @@ Status check_placement(const plan::Layout& layout, const std::vector<std::string
 // Numbers of the hosts, by rank: 0 for the first one named, 1 for the next.
 std::vector<int> host_numbers(const std::vector<std::string>& hosts);
 
+// The ranks that share a machine with `rank`, itself too: those of its host, or, in a rehearsal, whose hosts are names
+// of one machine, all. host_of: by rank, as host_numbers gives them.
+std::vector<int> ranks_of_machine(const std::vector<int>& host_of, int rank, bool rehearsal);
+
 // "host-a: ranks 0-3; host-b: ranks 4-7": for people.
 std::string describe_hosts(const std::vector<std::string>& hosts);
 

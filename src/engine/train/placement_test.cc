@@ -25,6 +25,12 @@ TEST(Placement, HostsAreNumberedAsTheyCome) {
   EXPECT_EQ(host_numbers({"b", "a", "b", "c"}), (std::vector<int>{0, 1, 0, 2}));
 }
 
+TEST(Placement, HostsOfARehearsalAreOneMachine) {
+  EXPECT_EQ(ranks_of_machine({0, 1, 0, 2}, 2, false), (std::vector<int>{0, 2}));
+  EXPECT_EQ(ranks_of_machine({0, 1, 0, 2}, 3, false), std::vector<int>{3});
+  EXPECT_EQ(ranks_of_machine({0, 1, 0, 2}, 3, true), (std::vector<int>{0, 1, 2, 3}));
+}
+
 TEST(Placement, HostsAreListedWithTheirRanks) {
   EXPECT_EQ(describe_hosts(kTwoHosts), "a: ranks 0-1; b: ranks 2-3");
   EXPECT_EQ(describe_hosts({"a", "b", "a", "a", "b"}), "a: ranks 0, 2-3; b: ranks 1, 4");

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/thread_clock.h"
+#include "engine/train/placement.h"
 #include "engine/train/run_trace.h"
 #include "engine/train/weights.h"
 
@@ -52,7 +53,7 @@ RankTrainer::RankTrainer(Env& env, Log& log, const ResolvedRun& run, int rank, s
                                                                run.config.batch, run.plan.inputs, rank);
   const std::int64_t ranks_here = host_of.empty()
                                       ? run.config.layout.world()
-                                      : std::ranges::count(host_of, host_of[static_cast<std::size_t>(rank)]);
+                                      : std::ssize(ranks_of_machine(host_of, rank, run.config.supervise.rehearsal));
   shares_cores_ = ranks_here * plan.inputs.threads > env.core_count();
   plan.inputs.host_of = std::move(host_of);
   if (hooks.plan) hooks.plan(plan);

@@ -133,10 +133,8 @@ class Run {
     if (Status status = check_placement(run_.config.layout, hosts, run_.config.allow_slow_tp); !status) {
       throw Error(status.failure());
     }
-    std::vector<int> neighbours;
-    for (int rank = 0; rank < ranks(); ++rank) {
-      if (hosts[static_cast<std::size_t>(rank)] == env_.host_name()) neighbours.push_back(rank);
-    }
+    const std::vector<int> neighbours =
+        ranks_of_machine(host_numbers(hosts), control.rank(), run_.config.supervise.rehearsal);
     if (neighbours.front() == control.rank()) check_memory(env_, run_, neighbours);
     ranks_here_ = static_cast<int>(neighbours.size());
   }
@@ -150,7 +148,7 @@ class Run {
         reduce_algorithm_name(layout.all_reduce));
   }
 
-  // The rate that MFU is of: what all ranks of the leader's host reach together, for as many hosts as there are.
+  // The rate that MFU is of: what all ranks of the leader's machine reach together, for as many as there are.
   void measure(Log& log) {
     outcome_.gemm_flops_per_s = hooks_.gemm_flops_per_s;
     if (outcome_.gemm_flops_per_s > 0) return;
@@ -172,7 +170,7 @@ class Run {
   std::optional<data::Sampler> validation_;
   Progress progress_;
   const Seconds begun_;
-  std::atomic<int> ranks_here_ = 1;  // ranks of this host
+  std::atomic<int> ranks_here_ = 1;  // ranks of this machine
   TrainOutcome outcome_;             // the leader's
 };
 
