@@ -79,6 +79,15 @@ float* thread_scratch(const TensorView& scratch, std::int64_t per_thread, int th
   return reinterpret_cast<float*>(scratch.data) + thread * per_thread;
 }
 
+// Row i of the head's next block of queries, or of the next head's first, which are worked on after this one.
+void read_ahead(const AttentionShape& shape, const Item& item, std::int64_t head, const Block& block, std::int64_t i,
+                std::initializer_list<const InRows*> tensors) {
+  const bool last = block.keys == shape.sequence;
+  const std::int64_t row = (last ? 0 : block.keys) + i, of = last ? head + 1 : head;
+  if (row >= shape.sequence || of == shape.heads) return;
+  for (const InRows* rows : tensors) rows->prefetch(item.first_row + row, of * shape.head_dim, shape.head_dim);
+}
+
 // One row of probabilities from its scores, up to the query; returns log-sum-exp.
 float softmax_row(float* row, const AttentionShape& shape, std::int64_t query) {
   const auto scale = static_cast<float>(shape.scale);
@@ -117,9 +126,10 @@ class Forward {
     const std::int64_t group = shape_.heads / shape_.kv_heads;
     for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
       for_blocks(s, [&](const Block& block) {
-        products.pack_queries({q_, item.first_row + block.begin, block.rows, head * d, d}, query);
+        products.pack_factors({q_, item.first_row + block.begin, block.rows, head * d, d}, query);
         products.scores(query, keys, block, strip);
         for (std::int64_t i = 0; i < block.rows; ++i) {
+          read_ahead(shape_, item, head, block, i, {&q_});
           float* row = strip + i * width;
           const std::int64_t position = block.begin + i;
           log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position] = softmax_row(row, shape_, position);
@@ -206,7 +216,10 @@ class Backward {
     m.products.pack_queries({d_out_, row, block.rows, head * d, d}, m.d_output);
     m.products.scores(m.query, m.key_columns, block, m.strip);
     m.products.scores(m.d_output, m.value_columns, block, m.d_strip);
-    for (std::int64_t i = 0; i < block.rows; ++i) gradient_row(item, head, block, i, m);
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      read_ahead(shape_, item, head, block, i, {&q_, &d_out_, &out_});
+      gradient_row(item, head, block, i, m);
+    }
     m.products.scatter(m.strip, m.d_output, block, m.d_values);
     for (std::int64_t i = 0; i < block.rows; ++i) m.products.finish_row(m.d_strip, i, block.begin + i + 1, block);
     m.products.scatter(m.d_strip, m.query, block, m.d_keys);

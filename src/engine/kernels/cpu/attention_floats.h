@@ -27,6 +27,7 @@ class FloatProducts {
   void take_strips(Scratch&, std::int64_t) const {}
 
   void pack_queries(const HeadRows& head, const Queries& to) const { pack_rows(head, to.rows); }
+  void pack_factors(const HeadRows& head, const Queries& to) const { pack_rows(head, to.rows); }
   // [rows, padded(d)], zeros behind the columns.
   void pack_rows(const HeadRows& head, float* to) const {
     for (std::int64_t i = 0; i < head.rows; ++i) {

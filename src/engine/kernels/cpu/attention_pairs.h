@@ -33,17 +33,23 @@ class PairProducts {
   }
 
   void pack_queries(const HeadRows& head, const Queries& to) const {
+    pack_factors(head, to);
+    pack_rows(head, reinterpret_cast<float*>(to.panels));
+  }
+  // What scores() reads of them.
+  void pack_factors(const HeadRows& head, const Queries& to) const {
     for (std::int64_t i = 0; i < head.rows; ++i) {
       std::uint16_t* place = to.rows + i * padded_;
       std::memcpy(place, numbers(head, i), static_cast<std::size_t>(d_) * sizeof(*place));
       std::memset(place + d_, 0, static_cast<std::size_t>(padded_ - d_) * sizeof(*place));
     }
-    pack_rows(head, reinterpret_cast<float*>(to.panels));
   }
   // Panels of columns, of pairs of rows.
   void pack_rows(const HeadRows& head, float* to) const {
     const simd::PanelShape shape{d_, kAttentionPanel, kAttentionPanel, pairs(head.rows) * kAttentionPanel};
     for (std::int64_t i = 0; i < head.rows; i += 2) {
+      head.read_ahead(i);
+      head.read_ahead(i + 1);
       simd::interleave(numbers(head, i), i + 1 < head.rows ? numbers(head, i + 1) : nullptr, shape,
                        words(to) + i / 2 * kAttentionPanel);
     }

@@ -34,6 +34,12 @@ struct HeadRows {
   std::int64_t rows;
   std::int64_t column;
   std::int64_t d;
+
+  // Of a loop over the rows that is at the i-th.
+  void read_ahead(std::int64_t i) const {
+    constexpr std::int64_t kAhead = 16;
+    if (i + kAhead < rows) from.prefetch(row + i + kAhead, column, d);
+  }
 };
 
 // A block of queries of one head: rows [begin, begin + rows) of its sequence see keys [0, keys).

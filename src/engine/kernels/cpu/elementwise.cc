@@ -14,12 +14,14 @@ namespace {
 using cpu::any_narrow;
 using cpu::in_rows;
 using cpu::InRows;
+using cpu::lie_in_bf16;
 using cpu::optional_rows;
 using cpu::out_rows;
 using cpu::OutRows;
 using cpu::parallel_pieces;
 using cpu::Room;
 using cpu::SharedRow;
+using simd::BFloat;
 
 // A thread's share at a time: enough to be worth a turn, small enough for a cache.
 constexpr std::int64_t kRowsAtATime = 16;
@@ -58,6 +60,10 @@ void CpuKernels::add_bias(TensorView x, ConstTensorView bias) {
   for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
     Room room(values.is_narrow(), 1, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
+      if (lie_in_bf16(values)) {
+        simd::add(values.numbers<BFloat>(t), b.data(), x.columns);
+        continue;
+      }
       float* row = values.open(t, room[0], true);
       simd::add(row, b.data(), x.columns);
       values.done(t, row);
@@ -70,8 +76,10 @@ void CpuKernels::column_sum(ConstTensorView x, TensorView out, bool accumulate) 
   const OutRows sums = out_rows(out, 1, x.columns, "out");
   cpu::sum_strips(threads_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
     if (!values.is_narrow()) {
-      const auto* first = reinterpret_cast<const float*>(values.address(0, begin));
-      return simd::strip_sum(total, first, values.stride(), x.rows, count);
+      return simd::strip_sum(total, values.numbers<float>(0, begin), values.stride(), x.rows, count);
+    }
+    if (lie_in_bf16(values)) {
+      return simd::strip_sum(total, values.numbers<BFloat>(0, begin), values.stride(), x.rows, count);
     }
     float room[simd::kMaxStripColumns];
     cpu::sum_chains(x.rows, count, total, [&](std::int64_t row, float* chain) {
@@ -127,6 +135,11 @@ void CpuKernels::activation_forward(ActivationType type, ConstTensorView gate, C
   for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
     Room room(any_narrow(u, g, result), 3, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
+      if (lie_in_bf16(u, g, result)) {
+        simd::activation_forward(type, g.numbers<BFloat>(t), u.numbers<BFloat>(t), result.numbers<BFloat>(t),
+                                 up.columns);
+        continue;
+      }
       float* row = result.open(t, room[0]);
       simd::activation_forward(type, g.row(t, room[1]), u.row(t, room[2]), row, up.columns);
       result.done(t, row);
@@ -145,6 +158,11 @@ void CpuKernels::activation_backward(ActivationType type, ConstTensorView d_out,
   for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
     Room room(any_narrow(d, u, g, d_g, d_u), 5, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
+      if (lie_in_bf16(d, u, g, d_g, d_u)) {
+        simd::activation_backward(type, d.numbers<BFloat>(t), g.numbers<BFloat>(t), u.numbers<BFloat>(t),
+                                  d_g.numbers<BFloat>(t), d_u.numbers<BFloat>(t), up.columns);
+        continue;
+      }
       float* d_gate_row = d_g.open(t, room[0]);
       float* d_up_row = d_u.open(t, room[1]);
       simd::activation_backward(type, d.row(t, room[2]), g.row(t, room[3]), u.row(t, room[4]), d_gate_row, d_up_row,

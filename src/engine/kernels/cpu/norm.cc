@@ -105,9 +105,14 @@ void CpuKernels::norm_backward_weight(NormType type, ConstTensorView d_y, ConstT
   const bool narrow = any_narrow(gradient, values);
   cpu::sum_strips(threads_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
     if (!narrow) {
-      return simd::strip_sum_normalised(total, reinterpret_cast<const float*>(gradient.address(0, begin)),
-                                        gradient.stride(), reinterpret_cast<const float*>(values.address(0, begin)),
-                                        values.stride(), kept.data, kept.stride, x.rows, count);
+      return simd::strip_sum_normalised(total, gradient.numbers<float>(0, begin), gradient.stride(),
+                                        values.numbers<float>(0, begin), values.stride(), kept.data, kept.stride,
+                                        x.rows, count);
+    }
+    if (cpu::lie_in_bf16(gradient, values)) {
+      return simd::strip_sum_normalised(total, gradient.numbers<simd::BFloat>(0, begin), gradient.stride(),
+                                        values.numbers<simd::BFloat>(0, begin), values.stride(), kept.data, kept.stride,
+                                        x.rows, count);
     }
     float d[simd::kMaxStripColumns], v[simd::kMaxStripColumns];
     cpu::sum_chains(x.rows, count, total, [&](std::int64_t row, float* chain) {

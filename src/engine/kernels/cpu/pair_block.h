@@ -12,7 +12,7 @@ inline constexpr std::int64_t kPairRows = 14;     // of a at a time: 14 x 32 sum
 inline constexpr std::int64_t kPairColumns = 32;  // of a panel of b
 inline constexpr std::int64_t kPairRoom = 16;     // words that are written at a time for a pair of a panel of a
 
-// c [rows, columns] = or += a b. Row i of a has its pair p at a + i * a_row + p * a_pair, in words that need no
+// c [rows, columns] = or += a b, or = old + a b. Row i of a has its pair p at a + i * a_row + p * a_pair, in words that need no
 // alignment: where numbers lie anyway, or in panels. b is one panel: pair p of its columns at b + p * kPairColumns.
 struct PairBlock {
   const std::uint16_t* a = nullptr;
@@ -27,7 +27,8 @@ struct PairBlock {
   bool add = false;
   const std::uint16_t* next_a = nullptr;  // that of the block that will be computed next, or null: fetched ahead
   std::uint16_t* rounded = nullptr;       // where c goes as BF16 as well, or null
-  std::int64_t rounded_stride = 0;
+  const std::uint16_t* old = nullptr;     // BF16 that a b is added to, in c's stead, or null; then `add` is false
+  std::int64_t rounded_stride = 0;        // of both
 };
 void pair_block(const PairBlock& block);
 

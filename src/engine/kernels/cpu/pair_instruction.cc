@@ -34,6 +34,10 @@ TRIREME_PAIRS inline void put(const PairBlock& work, __m512 sum, std::int64_t i,
   const __mmask16 lanes = first_lanes(work.columns - column);
   float* c = work.c + i * work.c_stride + column;
   if (work.add) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, c), sum);
+  if (work.old != nullptr) {
+    const __m256i old = _mm256_maskz_loadu_epi16(lanes, work.old + i * work.rounded_stride + column);
+    sum = _mm512_add_ps(_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(old), 16)), sum);
+  }
   _mm512_mask_storeu_ps(c, lanes, sum);
   if (work.rounded == nullptr) return;
   _mm256_mask_storeu_epi16(work.rounded + i * work.rounded_stride + column, lanes, to_bf16(sum));
@@ -49,6 +53,12 @@ TRIREME_PAIRS void rows_of_block(const PairBlock& work) {
   const std::uint16_t* a = work.a;
   const std::uint32_t* b = work.b;
   const std::uint16_t* next = work.next_a != nullptr ? work.next_a : work.a;
+  if (work.old != nullptr) {  // a line, which two may share
+    for (int i = 0; i < kRows; ++i) {
+      _mm_prefetch(work.old + i * work.rounded_stride, _MM_HINT_T0);
+      _mm_prefetch(work.old + i * work.rounded_stride + work.columns - 1, _MM_HINT_T0);
+    }
+  }
   for (std::int64_t p = 0; p < work.pairs; ++p, a += kPair, b += kPairColumns) {
     // A line of 16 pairs of a row, or of a pair and a little more of a panel.
     _mm_prefetch(kPanel ? next + p * kPair : next + p / 8 * a_row + p % 8 * 32, _MM_HINT_T0);

@@ -76,8 +76,12 @@ const std::uint16_t* numbers(const InRows& from, std::int64_t row, std::int64_t 
 // they lie.
 void interleave_rows(const InRows& from, std::int64_t begin, std::int64_t inner, std::int64_t column,
                      const simd::PanelShape& shape, std::uint32_t* to) {
+  constexpr std::int64_t kAhead = 8;
   std::uint16_t first[kPackColumns], second[kPackColumns];
   for (std::int64_t k = 0; k < inner; k += 2, to += shape.width) {
+    for (std::int64_t ahead = k + kAhead; ahead < std::min(k + kAhead + 2, inner); ++ahead) {
+      from.prefetch(begin + ahead, column, shape.columns);
+    }
     simd::interleave(numbers(from, begin + k, column, shape.columns, first),
                      k + 1 < inner ? numbers(from, begin + k + 1, column, shape.columns, second) : nullptr, shape, to);
   }
@@ -154,11 +158,13 @@ class TileProduct {
   // Rows [row, row + rows) and columns [column, column + columns) of the tile.
   void part(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) const {
     alignas(64) float room[kPartRows * kPairColumns];
-    const Sums sums = sums_of(row, rows, column, columns, room);
+    const Sums sums = sums_of(row, column, room);
     constexpr std::int64_t kBlock = kGemmKBlock / 2;
     for (std::int64_t begin = 0; begin == 0 || begin < tile_.pairs(); begin += kBlock) {
       const std::uint16_t* first_a = a_.data + row / kPairRows * a_.panel + begin * a_.pair;
+      const bool first_block = tile_.begin + begin == 0;
       const bool rounds = last_ && p_.c.is_narrow() && begin + kBlock >= tile_.pairs();
+      const bool adds_to_rounded = first_block && p_.accumulate && p_.c.is_narrow();
       for (std::int64_t i = 0; i < rows; i += kPairRows) {
         const std::uint16_t* a = first_a + i / kPairRows * a_.panel;
         simd::pair_block({.a = a,
@@ -170,9 +176,10 @@ class TileProduct {
                           .rows = std::min(kPairRows, rows - i),
                           .columns = columns,
                           .pairs = std::min(kBlock, tile_.pairs() - begin),
-                          .add = p_.accumulate || tile_.begin + begin > 0,
+                          .add = first_block ? p_.accumulate && !adds_to_rounded : true,
                           .next_a = i + kPairRows < rows ? a + a_.panel : first_a + kBlock * a_.pair,
                           .rounded = rounds ? address_of(row + i, column) : nullptr,
+                          .old = adds_to_rounded ? address_of(row + i, column) : nullptr,
                           .rounded_stride = p_.c.stride()});
       }
     }
@@ -189,18 +196,12 @@ class TileProduct {
   }
 
   // In c, if it is of F32; else in `room`, or, of several tiles of the contraction, in the scratch.
-  Sums sums_of(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns, float* room) const {
+  Sums sums_of(std::int64_t row, std::int64_t column, float* room) const {
     if (!p_.c.is_narrow()) {
-      return {reinterpret_cast<float*>(p_.c.address(tile_.row + row, tile_.column + column)), p_.c.stride()};
+      return {p_.c.numbers<float>(tile_.row + row, tile_.column + column), p_.c.stride()};
     }
-    const Sums sums = p_.k <= kPairTileInner ? Sums{room, kPairColumns}
-                                             : Sums{scratch_.sums + row * kPairTileColumns + column, kPairTileColumns};
-    if (p_.accumulate && tile_.begin == 0) {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        p_.c.open(tile_.row + row + i, tile_.column + column, columns, sums.data + i * sums.stride, true);
-      }
-    }
-    return sums;
+    if (p_.k <= kPairTileInner) return {room, kPairColumns};
+    return {scratch_.sums + row * kPairTileColumns + column, kPairTileColumns};
   }
 
   const TypedProduct& p_;

@@ -72,11 +72,14 @@ TEST(FlushedMultiplyAdd, SubnormalNumbersAreZerosOfTheirSign) {
   EXPECT_TRUE(std::isnan(flushed_multiply_add(std::numeric_limits<float>::infinity(), subnormal, 1.0f)));
 }
 
+enum class AddedTo { kNothing, kC, kOld };
+
 // A block with everything around it NaN, and c as it must be.
 class Case {
  public:
-  Case(std::int64_t rows, std::int64_t columns, std::int64_t pairs, bool panel, bool add, Exponents exponents)
-      : a_(numbers("a", kPairRows * std::max<std::int64_t>(pairs, 1) * 2, exponents)),
+  Case(std::int64_t rows, std::int64_t columns, std::int64_t pairs, bool panel, AddedTo added_to, Exponents exponents)
+      : old_(numbers("old", added_to == AddedTo::kOld ? kPairRows * kStride : 0, exponents)),
+        a_(numbers("a", kPairRows * std::max<std::int64_t>(pairs, 1) * 2, exponents)),
         b_(static_cast<std::size_t>(std::max<std::int64_t>(pairs, 1) * kPairColumns)),
         c_(static_cast<std::size_t>(kPairRows * kStride), std::numeric_limits<float>::quiet_NaN()),
         block_{.a_row = panel ? 2 : 2 * pairs,
@@ -85,11 +88,12 @@ class Case {
                .rows = rows,
                .columns = columns,
                .pairs = pairs,
-               .add = add} {
+               .add = added_to == AddedTo::kC} {
     const std::vector<std::uint16_t> b = numbers("b", 2 * std::ssize(b_), exponents);
     std::memcpy(b_.data(), b.data(), b.size() * sizeof(b[0]));
     for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t j = 0; j < columns; ++j) at(c_, i, j) = add ? value(a_[static_cast<std::size_t>(j % 7)]) : 5.0f;
+      for (std::int64_t j = 0; j < columns; ++j)
+        at(c_, i, j) = block_.add ? value(a_[static_cast<std::size_t>(j % 7)]) : 5.0f;
     }
   }
 
@@ -104,6 +108,7 @@ class Case {
           sum = flushed_multiply_add(value(a[1]), value(static_cast<std::uint16_t>(b >> 16U)), sum);
           sum = flushed_multiply_add(value(a[0]), value(static_cast<std::uint16_t>(b)), sum);
         }
+        if (!old_.empty()) sum += value(old_[static_cast<std::size_t>(i * kStride + j)]);
         at(c, i, j) = block_.add ? at(c, i, j) + sum : sum;
       }
     }
@@ -115,6 +120,7 @@ class Case {
     std::vector<std::uint16_t> rounded(c.size(), 77);
     PairBlock block = block_;
     block.rounded = rounded.data();
+    block.old = old_.empty() ? nullptr : old_.data();
     block.rounded_stride = kStride;
     block.a = a_.data();
     block.b = b_.data();
@@ -134,7 +140,7 @@ class Case {
   static float& at(std::vector<float>& c, std::int64_t i, std::int64_t j) {
     return c[static_cast<std::size_t>(i * kStride + j)];
   }
-  std::vector<std::uint16_t> a_;
+  std::vector<std::uint16_t> old_, a_;
   std::vector<std::uint32_t> b_;
   std::vector<float> c_;
   PairBlock block_;
@@ -143,12 +149,12 @@ class Case {
 TEST(PairBlock, BothWaysHaveTheBitsOfTheDefinition) {
   for (const Exponents exponents : {Exponents{}, {120, 12}, {60, 8}, {64, 4}, {185, 6}, {0, 3}}) {
     for (const bool panel : {false, true}) {
-      for (const bool add : {false, true}) {
+      for (const AddedTo added_to : {AddedTo::kNothing, AddedTo::kC, AddedTo::kOld}) {
         for (const auto& [rows, columns, pairs] :
              {std::tuple{1, 1, 1}, {14, 32, 128}, {13, 31, 3}, {5, 16, 40}, {7, 17, 1}, {3, 4, 0}, {14, 9, 2}}) {
-          SCOPED_TRACE(fmt::format("{} x {} x {} pairs{}{}, exponents from {}", rows, columns, pairs,
-                                   panel ? ", panel" : "", add ? ", added" : "", exponents.least));
-          const Case one(rows, columns, pairs, panel, add, exponents);
+          SCOPED_TRACE(fmt::format("{} x {} x {} pairs{}, added to {}, exponents from {}", rows, columns, pairs,
+                                   panel ? ", panel" : "", static_cast<int>(added_to), exponents.least));
+          const Case one(rows, columns, pairs, panel, added_to, exponents);
           const std::vector<std::uint32_t> expected = bits(one.expected());
           EXPECT_EQ(bits(one.by(simd::pair_block_by_multiply_add)), expected);
           EXPECT_EQ(bits(one.by(simd::pair_block)), expected);

@@ -18,6 +18,8 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "engine/kernels/cpu/simd.h"
+
 // A lambda of the vector loops: for the instruction set being compiled, and always inlined.
 #undef TRIREME_SIMD
 #define TRIREME_SIMD HWY_ATTR __attribute__((always_inline))
@@ -32,11 +34,34 @@ using Vector = hn::Vec<Floats>;
 HWY_INLINE Vector set(float value) { return hn::Set(Floats(), value); }
 HWY_INLINE Vector zero() { return hn::Zero(Floats()); }
 
+using Words = hn::ScalableTag<std::uint32_t>;
+using Halves = hn::Rebind<std::uint16_t, Words>;
+
+HWY_INLINE Vector widened(hn::Vec<Halves> x) {
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), x)));
+}
+// Adds just below half of what is cut off, or half where the kept part is odd. NaN stays NaN.
+HWY_INLINE hn::Vec<Halves> rounded(Vector x) {
+  const Words d;
+  const auto bits = hn::BitCast(d, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
+  const auto up = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffu)));
+  const auto nan = hn::Or(bits, hn::Set(d, 0x400000u));
+  const auto kept = hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(x)), nan, up);
+  return hn::TruncateTo(Halves(), hn::ShiftRight<16>(kept));
+}
+
 // Whole vectors.
 struct Whole {
   HWY_INLINE Vector load(const float* from) const { return hn::LoadU(Floats(), from); }
+  HWY_INLINE Vector load(const BFloat* from) const {
+    return widened(hn::LoadU(Halves(), reinterpret_cast<const std::uint16_t*>(from)));
+  }
   HWY_INLINE Vector load_or(const float* from, float) const { return load(from); }
   HWY_INLINE void store(Vector value, float* to) const { hn::StoreU(value, Floats(), to); }
+  HWY_INLINE void store(Vector value, BFloat* to) const {
+    hn::StoreU(rounded(value), Halves(), reinterpret_cast<std::uint16_t*>(to));
+  }
 };
 
 // The first `count` lanes, fewer than a vector has; memory behind them is not touched.
@@ -50,10 +75,20 @@ struct Part {
     std::memcpy(lanes, from, count * sizeof(float));
     return hn::Load(Floats(), lanes);
   }
+  HWY_INLINE Vector load(const BFloat* from) const {
+    HWY_ALIGN std::uint16_t lanes[hn::MaxLanes(Floats())] = {};
+    std::memcpy(lanes, from, count * sizeof(*from));
+    return widened(hn::Load(Halves(), lanes));
+  }
   HWY_INLINE void store(Vector value, float* to) const {
     HWY_ALIGN float lanes[hn::MaxLanes(Floats())];
     hn::Store(value, Floats(), lanes);
     std::memcpy(to, lanes, count * sizeof(float));
+  }
+  HWY_INLINE void store(Vector value, BFloat* to) const {
+    HWY_ALIGN std::uint16_t lanes[hn::MaxLanes(Floats())];
+    hn::Store(rounded(value), Halves(), lanes);
+    std::memcpy(to, lanes, count * sizeof(*to));
   }
 };
 
@@ -96,6 +131,24 @@ HWY_INLINE float sum_vectors(std::int64_t n, Term term) {
       n, zero(), [&](std::size_t i, auto access, Vector s) TRIREME_SIMD { return hn::Add(s, term(i, access)); },
       [](Vector a, Vector b) TRIREME_SIMD { return hn::Add(a, b); });
   return hn::GetLane(hn::SumOfLanes(Floats(), sum));
+}
+
+// total += the sums over rows of term(row, column, access), n columns: chains of kChainRows, added in ascending order.
+template <class Term>
+HWY_INLINE void sum_of_rows(float* total, std::int64_t rows, std::int64_t n, Term term) {
+  HWY_ALIGN float chain[kMaxStripColumns];
+  for (std::int64_t begin = 0; begin < rows; begin += kChainRows) {
+    const std::int64_t end = begin + kChainRows < rows ? begin + kChainRows : rows;
+    std::memset(chain, 0, static_cast<std::size_t>(n) * sizeof(float));
+    for (std::int64_t row = begin; row < end; ++row) {
+      for_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
+        access.store(hn::Add(access.load(chain + i), term(row, i, access)), chain + i);
+      });
+    }
+    for_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
+      access.store(hn::Add(access.load(total + i), access.load(chain + i)), total + i);
+    });
+  }
 }
 
 // The one exponential of these kernels. Highway's knows neither NaN nor arguments beyond its range: NaN stays NaN, and

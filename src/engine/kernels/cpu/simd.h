@@ -11,6 +11,11 @@
 
 namespace trireme::kernels::simd {
 
+// A number of BF16. Loops over these widen them as they are read and round what they write, as widen() and narrow() do.
+struct BFloat {
+  std::uint16_t bits;
+};
+
 // BF16 or F16 to float, and back, rounded to the nearest, ties to even.
 void widen(DType dtype, const std::uint16_t* from, float* to, std::int64_t n);
 void narrow(DType dtype, const float* from, std::uint16_t* to, std::int64_t n);
@@ -20,6 +25,7 @@ const char* instruction_set();
 
 // y += x.
 void add(float* y, const float* x, std::int64_t n);
+void add(BFloat* y, const float* x, std::int64_t n);
 // x *= factor.
 void scale(float* x, float factor, std::int64_t n);
 // out = residual + f(x + bias). bias optional. factors optional: f multiplies by them, and where one is 0 the result
@@ -32,8 +38,9 @@ void apply_factors(float* out, const float* x, const float* factors, std::int64_
 void rotate(float* first, float* second, const float* cosines, const float* sines, bool inverse, std::int64_t n);
 // total += the sums of the columns of x [rows, n]: chains of kChainRows, added in ascending order.
 inline constexpr std::int64_t kChainRows = 64;
-inline constexpr std::int64_t kMaxStripColumns = 512;  // most that n may be in strip sums
+inline constexpr std::int64_t kMaxStripColumns = 2048;  // most that n may be in strip sums
 void strip_sum(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n);
+void strip_sum(float* total, const BFloat* x, std::int64_t stride, std::int64_t rows, std::int64_t n);
 
 // Rows of `row` elements, the next one `stride` further on, to one place one after the other. Written past the caches:
 // for what is read again much later, or by another core.
@@ -41,9 +48,12 @@ void copy_rows_past_cache(float* to, const float* from, std::int64_t row, std::i
 
 // gate optional.
 void activation_forward(ActivationType type, const float* gate, const float* up, float* out, std::int64_t n);
+void activation_forward(ActivationType type, const BFloat* gate, const BFloat* up, BFloat* out, std::int64_t n);
 // gate and d_gate optional, together.
 void activation_backward(ActivationType type, const float* d_out, const float* gate, const float* up, float* d_gate,
                          float* d_up, std::int64_t n);
+void activation_backward(ActivationType type, const BFloat* d_out, const BFloat* gate, const BFloat* up, BFloat* d_gate,
+                         BFloat* d_up, std::int64_t n);
 
 float sum(const float* x, std::int64_t n);
 // Sum of (x - center)^2.
@@ -68,6 +78,9 @@ void norm_backward_apply(const float* d_y, const float* x, RowStats stats, const
                          float mean_product, const float* addend, float* d_x, std::int64_t n);
 // As strip_sum, of d_y z. `stats` of consecutive rows are stats_stride elements apart: mean, inverse deviation.
 void strip_sum_normalised(float* total, const float* d_y, std::int64_t d_y_stride, const float* x,
+                          std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
+                          std::int64_t n);
+void strip_sum_normalised(float* total, const BFloat* d_y, std::int64_t d_y_stride, const BFloat* x,
                           std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
                           std::int64_t n);
 

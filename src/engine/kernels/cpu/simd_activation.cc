@@ -54,16 +54,16 @@ struct Relu {
   }
 };
 
-template <class F>
-HWY_INLINE void forward(const float* gate, const float* up, float* out, std::int64_t n) {
+template <class F, class Number>
+HWY_INLINE void forward(const Number* gate, const Number* up, Number* out, std::int64_t n) {
   for_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
     const Vector u = access.load(up + i);
     access.store(gate == nullptr ? F::value(u) : hn::Mul(F::value(access.load(gate + i)), u), out + i);
   });
 }
 
-template <class F>
-HWY_INLINE void backward(const float* d_out, const float* gate, const float* up, float* d_gate, float* d_up,
+template <class F, class Number>
+HWY_INLINE void backward(const Number* d_out, const Number* gate, const Number* up, Number* d_gate, Number* d_up,
                          std::int64_t n) {
   for_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
     const Vector d = access.load(d_out + i);
@@ -78,7 +78,8 @@ HWY_INLINE void backward(const float* d_out, const float* gate, const float* up,
   });
 }
 
-void activation_forward(ActivationType type, const float* gate, const float* up, float* out, std::int64_t n) {
+template <class Number>
+HWY_INLINE void forward_of(ActivationType type, const Number* gate, const Number* up, Number* out, std::int64_t n) {
   switch (type) {
     case ActivationType::kGeluTanh:
       return forward<GeluTanh>(gate, up, out, n);
@@ -89,8 +90,9 @@ void activation_forward(ActivationType type, const float* gate, const float* up,
   }
 }
 
-void activation_backward(ActivationType type, const float* d_out, const float* gate, const float* up, float* d_gate,
-                         float* d_up, std::int64_t n) {
+template <class Number>
+HWY_INLINE void backward_of(ActivationType type, const Number* d_out, const Number* gate, const Number* up,
+                            Number* d_gate, Number* d_up, std::int64_t n) {
   switch (type) {
     case ActivationType::kGeluTanh:
       return backward<GeluTanh>(d_out, gate, up, d_gate, d_up, n);
@@ -101,6 +103,21 @@ void activation_backward(ActivationType type, const float* d_out, const float* g
   }
 }
 
+void forward_f32(ActivationType type, const float* gate, const float* up, float* out, std::int64_t n) {
+  forward_of(type, gate, up, out, n);
+}
+void forward_bf16(ActivationType type, const BFloat* gate, const BFloat* up, BFloat* out, std::int64_t n) {
+  forward_of(type, gate, up, out, n);
+}
+void backward_f32(ActivationType type, const float* d_out, const float* gate, const float* up, float* d_gate,
+                  float* d_up, std::int64_t n) {
+  backward_of(type, d_out, gate, up, d_gate, d_up, n);
+}
+void backward_bf16(ActivationType type, const BFloat* d_out, const BFloat* gate, const BFloat* up, BFloat* d_gate,
+                   BFloat* d_up, std::int64_t n) {
+  backward_of(type, d_out, gate, up, d_gate, d_up, n);
+}
+
 }  // namespace
 }  // namespace trireme::kernels::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -108,15 +125,24 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trireme::kernels::simd {
 
-HWY_EXPORT(activation_forward);
-HWY_EXPORT(activation_backward);
+HWY_EXPORT(forward_f32);
+HWY_EXPORT(forward_bf16);
+HWY_EXPORT(backward_f32);
+HWY_EXPORT(backward_bf16);
 
 void activation_forward(ActivationType type, const float* gate, const float* up, float* out, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(activation_forward)(type, gate, up, out, n);
+  HWY_DYNAMIC_DISPATCH(forward_f32)(type, gate, up, out, n);
+}
+void activation_forward(ActivationType type, const BFloat* gate, const BFloat* up, BFloat* out, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(forward_bf16)(type, gate, up, out, n);
 }
 void activation_backward(ActivationType type, const float* d_out, const float* gate, const float* up, float* d_gate,
                          float* d_up, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(activation_backward)(type, d_out, gate, up, d_gate, d_up, n);
+  HWY_DYNAMIC_DISPATCH(backward_f32)(type, d_out, gate, up, d_gate, d_up, n);
+}
+void activation_backward(ActivationType type, const BFloat* d_out, const BFloat* gate, const BFloat* up, BFloat* d_gate,
+                         BFloat* d_up, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(backward_bf16)(type, d_out, gate, up, d_gate, d_up, n);
 }
 
 }  // namespace trireme::kernels::simd

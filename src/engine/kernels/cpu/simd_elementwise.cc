@@ -14,10 +14,13 @@ namespace {
 
 const char* instruction_set() { return hwy::TargetName(HWY_TARGET); }
 
-void add(float* y, const float* x, std::int64_t n) {
+template <class Number>
+HWY_INLINE void add_to(Number* y, const float* x, std::int64_t n) {
   for_vectors(n, [&](std::size_t i, auto access)
                      TRIREME_SIMD { access.store(hn::Add(access.load(y + i), access.load(x + i)), y + i); });
 }
+void add_f32(float* y, const float* x, std::int64_t n) { add_to(y, x, n); }
+void add_bf16(BFloat* y, const float* x, std::int64_t n) { add_to(y, x, n); }
 
 void scale(float* x, float factor, std::int64_t n) {
   for_vectors(n, [&](std::size_t i, auto access)
@@ -55,14 +58,17 @@ void rotate(float* first, float* second, const float* cosines, const float* sine
   });
 }
 
-void strip_sum(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
-  HWY_ALIGN float chain[kMaxStripColumns];
-  for (std::int64_t begin = 0; begin < rows; begin += kChainRows) {
-    const std::int64_t end = begin + kChainRows < rows ? begin + kChainRows : rows;
-    std::memset(chain, 0, static_cast<std::size_t>(n) * sizeof(float));
-    for (std::int64_t row = begin; row < end; ++row) add(chain, x + row * stride, n);
-    add(total, chain, n);
-  }
+template <class Number>
+HWY_INLINE void strip_sum_of(float* total, const Number* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
+  sum_of_rows(total, rows, n, [&](std::int64_t row, std::size_t i, auto access) TRIREME_SIMD {
+    return access.load(x + row * stride + static_cast<std::int64_t>(i));
+  });
+}
+void strip_sum_f32(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
+  strip_sum_of(total, x, stride, rows, n);
+}
+void strip_sum_bf16(float* total, const BFloat* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
+  strip_sum_of(total, x, stride, rows, n);
 }
 
 }  // namespace
@@ -73,15 +79,18 @@ HWY_AFTER_NAMESPACE();
 namespace trireme::kernels::simd {
 
 HWY_EXPORT(instruction_set);
-HWY_EXPORT(add);
+HWY_EXPORT(add_f32);
+HWY_EXPORT(add_bf16);
 HWY_EXPORT(scale);
 HWY_EXPORT(residual_add);
 HWY_EXPORT(apply_factors);
 HWY_EXPORT(rotate);
-HWY_EXPORT(strip_sum);
+HWY_EXPORT(strip_sum_f32);
+HWY_EXPORT(strip_sum_bf16);
 
 const char* instruction_set() { return HWY_DYNAMIC_DISPATCH(instruction_set)(); }
-void add(float* y, const float* x, std::int64_t n) { HWY_DYNAMIC_DISPATCH(add)(y, x, n); }
+void add(float* y, const float* x, std::int64_t n) { HWY_DYNAMIC_DISPATCH(add_f32)(y, x, n); }
+void add(BFloat* y, const float* x, std::int64_t n) { HWY_DYNAMIC_DISPATCH(add_bf16)(y, x, n); }
 void scale(float* x, float factor, std::int64_t n) { HWY_DYNAMIC_DISPATCH(scale)(x, factor, n); }
 void residual_add(float* out, const float* residual, const float* x, const float* bias, const float* factors,
                   std::int64_t n) {
@@ -94,7 +103,10 @@ void rotate(float* first, float* second, const float* cosines, const float* sine
   HWY_DYNAMIC_DISPATCH(rotate)(first, second, cosines, sines, inverse, n);
 }
 void strip_sum(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(strip_sum)(total, x, stride, rows, n);
+  HWY_DYNAMIC_DISPATCH(strip_sum_f32)(total, x, stride, rows, n);
+}
+void strip_sum(float* total, const BFloat* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(strip_sum_bf16)(total, x, stride, rows, n);
 }
 
 }  // namespace trireme::kernels::simd

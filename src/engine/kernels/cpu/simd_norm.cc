@@ -62,25 +62,25 @@ void norm_backward_apply(const float* d_y, const float* x, RowStats stats, const
   });
 }
 
-void strip_sum_normalised(float* total, const float* d_y, std::int64_t d_y_stride, const float* x,
-                          std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
-                          std::int64_t n) {
-  HWY_ALIGN float chain[kMaxStripColumns];
-  for (std::int64_t begin = 0; begin < rows; begin += kChainRows) {
-    const std::int64_t end = begin + kChainRows < rows ? begin + kChainRows : rows;
-    std::memset(chain, 0, static_cast<std::size_t>(n) * sizeof(float));
-    for (std::int64_t row = begin; row < end; ++row) {
-      const RowStats of_row{stats[row * stats_stride], stats[row * stats_stride + 1]};
-      for_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
-        const Vector term = hn::Mul(access.load(d_y + row * d_y_stride + static_cast<std::int64_t>(i)),
-                                    normalised(access.load(x + row * x_stride + static_cast<std::int64_t>(i)), of_row));
-        access.store(hn::Add(access.load(chain + i), term), chain + i);
-      });
-    }
-    for_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
-      access.store(hn::Add(access.load(total + i), access.load(chain + i)), total + i);
-    });
-  }
+template <class Number>
+HWY_INLINE void strip_sum_of(float* total, const Number* d_y, std::int64_t d_y_stride, const Number* x,
+                             std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
+                             std::int64_t n) {
+  sum_of_rows(total, rows, n, [&](std::int64_t row, std::size_t i, auto access) TRIREME_SIMD {
+    const RowStats of_row{stats[row * stats_stride], stats[row * stats_stride + 1]};
+    return hn::Mul(access.load(d_y + row * d_y_stride + static_cast<std::int64_t>(i)),
+                   normalised(access.load(x + row * x_stride + static_cast<std::int64_t>(i)), of_row));
+  });
+}
+void strip_sum_normalised_f32(float* total, const float* d_y, std::int64_t d_y_stride, const float* x,
+                              std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
+                              std::int64_t n) {
+  strip_sum_of(total, d_y, d_y_stride, x, x_stride, stats, stats_stride, rows, n);
+}
+void strip_sum_normalised_bf16(float* total, const BFloat* d_y, std::int64_t d_y_stride, const BFloat* x,
+                               std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
+                               std::int64_t n) {
+  strip_sum_of(total, d_y, d_y_stride, x, x_stride, stats, stats_stride, rows, n);
 }
 
 }  // namespace
@@ -96,7 +96,8 @@ HWY_EXPORT(dot);
 HWY_EXPORT(norm_apply);
 HWY_EXPORT(norm_backward_sums);
 HWY_EXPORT(norm_backward_apply);
-HWY_EXPORT(strip_sum_normalised);
+HWY_EXPORT(strip_sum_normalised_f32);
+HWY_EXPORT(strip_sum_normalised_bf16);
 
 float sum(const float* x, std::int64_t n) { return HWY_DYNAMIC_DISPATCH(sum)(x, n); }
 float square_deviation(const float* x, float center, std::int64_t n) {
@@ -117,7 +118,13 @@ void norm_backward_apply(const float* d_y, const float* x, RowStats stats, const
 void strip_sum_normalised(float* total, const float* d_y, std::int64_t d_y_stride, const float* x,
                           std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
                           std::int64_t n) {
-  HWY_DYNAMIC_DISPATCH(strip_sum_normalised)
+  HWY_DYNAMIC_DISPATCH(strip_sum_normalised_f32)
+  (total, d_y, d_y_stride, x, x_stride, stats, stats_stride, rows, n);
+}
+void strip_sum_normalised(float* total, const BFloat* d_y, std::int64_t d_y_stride, const BFloat* x,
+                          std::int64_t x_stride, const float* stats, std::int64_t stats_stride, std::int64_t rows,
+                          std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(strip_sum_normalised_bf16)
   (total, d_y, d_y_stride, x, x_stride, stats, stats_stride, rows, n);
 }
 

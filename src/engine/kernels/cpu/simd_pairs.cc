@@ -21,9 +21,6 @@ HWY_BEFORE_NAMESPACE();
 namespace trireme::kernels::simd::HWY_NAMESPACE {
 namespace {
 
-using Words = hn::ScalableTag<std::uint32_t>;
-using Halves = hn::Rebind<std::uint16_t, Words>;
-
 // Vectors whose multiply-add is fused and can be told to flush.
 constexpr bool kFlushes = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2;
 
@@ -115,7 +112,8 @@ void pair_block_by_multiply_add(const PairBlock& work) {
   }
   for (std::int64_t i = 0; i < work.rows; ++i) {
     float* c = work.c + i * work.c_stride;
-    if (work.add) {
+    if (work.old != nullptr) simd::widen(DType::kBF16, work.old + i * work.rounded_stride, c, work.columns);
+    if (work.add || work.old != nullptr) {
       const float* from = sums + i * kPairColumns;
       for_vectors(work.columns, [&](std::size_t j, auto access) TRIREME_SIMD {
         access.store(hn::Add(access.load(c + j), access.load(from + j)), c + j);

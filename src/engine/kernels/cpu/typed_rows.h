@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "engine/kernels/cpu/rows.h"
@@ -42,6 +43,22 @@ class TypedRows {
   std::int64_t stride() const { return stride_; }  // elements
   Byte* address(std::int64_t row, std::int64_t column = 0) const {
     return data_ == nullptr ? nullptr : data_ + (row * stride_ + column) * dtype_size(dtype_);
+  }
+
+  // Where rows of F32 or BF16 lie.
+  template <class Number>
+  auto* numbers(std::int64_t row, std::int64_t column = 0) const {
+    using Place = std::conditional_t<std::is_const_v<Byte>, const Number, Number>;
+    return reinterpret_cast<Place*>(address(row, column));
+  }
+
+  // Brings a part of a row into the caches: where rows of which a part is read are too short for the processor to read
+  // ahead by itself.
+  void prefetch(std::int64_t row, std::int64_t begin, std::int64_t count) const {
+    constexpr std::int64_t kLineBytes = 64;
+    const Byte* part = address(row, begin);
+    const std::int64_t bytes = count * dtype_size(dtype_);
+    for (std::int64_t at = 0; at < bytes; at += kLineBytes) __builtin_prefetch(part + at);
   }
 
   // Elements [begin, begin + count) of a row, to read.
@@ -95,6 +112,12 @@ inline OutRows optional_rows(const TensorView& view, std::int64_t rows, std::int
 template <class... Rows>
 bool any_narrow(const Rows&... rows) {
   return (rows.is_narrow() || ...);
+}
+
+// Whether the rows that there are lie in BF16: then the loops that know it read and write them where they are.
+template <class... Rows>
+bool lie_in_bf16(const Rows&... rows) {
+  return ((rows.empty() || rows.dtype() == DType::kBF16) && ...);
 }
 
 // One row that every thread reads: null where the view is empty.
