@@ -13,7 +13,7 @@ namespace trireme::kernels::simd {
 #if defined(__x86_64__)
 namespace {
 
-#define TRIREME_PAIRS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#define TRIREME_PAIRS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,prfchw")))
 
 TRIREME_PAIRS inline __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffU : count <= 0 ? 0U : (1U << count) - 1);
@@ -53,10 +53,10 @@ TRIREME_PAIRS void rows_of_block(const PairBlock& work) {
   const std::uint16_t* a = work.a;
   const std::uint32_t* b = work.b;
   const std::uint16_t* next = work.next_a != nullptr ? work.next_a : work.a;
-  if (work.old != nullptr) {  // a line, which two may share
+  if (const std::uint16_t* result = work.rounded != nullptr ? work.rounded : work.old; result != nullptr) {
     for (int i = 0; i < kRows; ++i) {
-      _mm_prefetch(work.old + i * work.rounded_stride, _MM_HINT_T0);
-      _mm_prefetch(work.old + i * work.rounded_stride + work.columns - 1, _MM_HINT_T0);
+      __builtin_prefetch(result + i * work.rounded_stride, 1);
+      __builtin_prefetch(result + i * work.rounded_stride + work.columns - 1, 1);  // in the line behind it, perhaps
     }
   }
   for (std::int64_t p = 0; p < work.pairs; ++p, a += kPair, b += kPairColumns) {
