@@ -37,8 +37,8 @@ class RankTrainer {
   const std::vector<comm::TrafficCount>& last_traffic() const { return last_traffic_; }
   const std::map<std::string, comm::AxisTimes>& last_times() const { return last_times_; }
   // How long its last step took, and how long of that was its own work: not blocked in communication. Where the ranks
-  // of a machine have more threads than it has cores, own is what its thread has computed instead: that another rank had
-  // its core says nothing of this one.
+  // of a machine have more threads than it has cores, own is what its thread has computed instead: that another rank
+  // had its core says nothing of this one.
   struct StepTimes {
     Seconds all, own;
   };

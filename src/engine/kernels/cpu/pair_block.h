@@ -12,8 +12,9 @@ inline constexpr std::int64_t kPairRows = 14;     // of a at a time: 14 x 32 sum
 inline constexpr std::int64_t kPairColumns = 32;  // of a panel of b
 inline constexpr std::int64_t kPairRoom = 16;     // words that are written at a time for a pair of a panel of a
 
-// c [rows, columns] = or += a b, or = old + a b. Row i of a has its pair p at a + i * a_row + p * a_pair, in words that need no
-// alignment: where numbers lie anyway, or in panels. b is one panel: pair p of its columns at b + p * kPairColumns.
+// c [rows, columns] = or += a b, or = old + a b. Row i of a has its pair p at a + i * a_row + p * a_pair, in words that
+// need no alignment: where numbers lie anyway, or in panels. b is one panel: pair p of its columns at
+// b + p * kPairColumns.
 struct PairBlock {
   const std::uint16_t* a = nullptr;
   std::int64_t a_row = 0;   // distances in numbers
