@@ -200,7 +200,7 @@ void Decider::State::hear(int, const telemetry::Alive& message) {
 
 void Decider::State::hear(int, const telemetry::StepDone& message) {
   if (!start->knows(message.rank) || stage != Stage::kUp) return;
-  start->got_on(message.rank, now);
+  start->step_done(message.rank, message.step, now);
   if (message.rank == 0) {
     patience->step_done({message.step_s});
     write(tally.step_done(message.step, {message.step_s}, now));

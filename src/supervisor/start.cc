@@ -40,6 +40,16 @@ void Start::got_on(int rank, Seconds now) {
   last_advance_ = now;
 }
 
+void Start::step_done(int rank, std::int64_t step, Seconds now) {
+  telemetry::RankProgress& progress = ranks_[static_cast<std::size_t>(rank)].progress;
+  if (progress.step <= step) {
+    progress.step = step + 1;
+    progress.phase = telemetry::Phase::kForward;
+    progress.micro_batch = -1;
+  }
+  got_on(rank, now);
+}
+
 void Start::last_known(const telemetry::RankProgress& progress) {
   if (knows(progress.rank)) ranks_[static_cast<std::size_t>(progress.rank)].progress = progress;
 }

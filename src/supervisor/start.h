@@ -58,6 +58,8 @@ class Start {
   // Where it was at its end: no advance.
   void last_known(const telemetry::RankProgress& progress);
   void got_on(int rank, Seconds now);  // by a message other than that
+  // It is in the next one then, whatever it last said: several steps, or a save, may fit between two words.
+  void step_done(int rank, std::int64_t step, Seconds now);
 
   bool all_connected() const;
   bool all_clean() const;

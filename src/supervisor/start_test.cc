@@ -43,6 +43,22 @@ TEST(Start, NobodySpeaksForARankThatAnotherSpeaksForOrThatIsNot) {
   EXPECT_FALSE(start.all_connected());
 }
 
+TEST(Start, WhoHasDoneAStepIsInTheNext) {
+  using telemetry::Phase;
+  Start start = two_connected({1});
+  start.step_done(0, 3, {2});
+  EXPECT_EQ(start.phase(), Phase::kStart);  // of the other rank
+  start.step_done(1, 3, {2});
+  EXPECT_EQ(start.phase(), Phase::kForward);
+  EXPECT_EQ(start.step(), 4);
+  for (const int rank : {0, 1}) start.progress({.rank = rank, .step = 4, .phase = Phase::kSave, .advances = 9}, {3});
+  start.step_done(0, 3, {3});  // told late
+  EXPECT_EQ(start.phase(), Phase::kSave);
+  for (const int rank : {0, 1}) start.step_done(rank, 4, {4});
+  EXPECT_EQ(start.phase(), Phase::kForward);
+  EXPECT_EQ(start.step(), 5);
+}
+
 TEST(Start, AHostIsSilentBesideOneThatIsNot) {
   Start start = two_connected({1});
   start.heard(1, {4});
