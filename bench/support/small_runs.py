@@ -2,9 +2,11 @@
 
 import json
 import pathlib
-import random
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "support"))
+import tiny_data  # noqa: E402
 
 _GPT2 = {"model_type": "gpt2", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 
@@ -25,10 +27,7 @@ def run(command: list[str]) -> str:
 def make(program: str, folder: pathlib.Path, model: str) -> pathlib.Path:
     """Writes folder/model, tokens and run.toml, whose path it gives; precision, threads and layout are the caller's."""
     config, sequence, batch = MODELS[model]
-    random.seed(5)
-    words = ["sea", "oar", "stroke", "bench", "three", "banks", "of", "the", "rowers", "keep", "time", "and"]
-    (folder / "text.txt").write_text(" ".join(random.choice(words) for _ in range(100_000)))
-    run([program, "data", "tokenize", str(folder / "text.txt"), "--out", str(folder)])
+    tiny_data.tokenize(program, folder, 100_000)
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(config))
     path = folder / "run.toml"

@@ -15,14 +15,19 @@ MODELS = {
 }
 
 
+def tokenize(program: str, folder: pathlib.Path, words: int) -> None:
+    """folder/train.bin and validation.bin of a text of so many words."""
+    known = ["sea", "oar", "stroke", "bench", "three", "banks", "of", "the", "rowers", "keep", "time", "and"]
+    random.seed(5)
+    (folder / "text.txt").write_text(" ".join(random.choice(known) for _ in range(words)))
+    subprocess.run([program, "data", "tokenize", str(folder / "text.txt"), "--out", str(folder)], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def make(program: str, folder: pathlib.Path, steps: int, global_batch: int, micro_batch: int,
          sequence: int = 24) -> None:
     """folder/{llama,gpt2}/config.json, tokens, and run.toml, which lacks model.config."""
-    words = ["sea", "oar", "stroke", "bench", "three", "banks", "of", "the", "rowers", "keep", "time", "and"]
-    random.seed(5)
-    (folder / "text.txt").write_text(" ".join(random.choice(words) for _ in range(20000)))
-    subprocess.run([program, "data", "tokenize", str(folder / "text.txt"), "--out", str(folder)], check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    tokenize(program, folder, 20_000)
     for name, config in MODELS.items():
         (folder / name).mkdir()
         (folder / name / "config.json").write_text(json.dumps(config))

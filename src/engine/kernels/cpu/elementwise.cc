@@ -57,10 +57,11 @@ void CpuKernels::add_bias(TensorView x, ConstTensorView bias) {
   const OutRows values = out_rows(x, x.rows, x.columns, "x");
   const SharedRow b(bias, x.columns, "bias");
   TRIREME_CHECK(b.data() != nullptr || x.columns == 0, "no bias");
+  const bool direct = lie_in_bf16(values);
   for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
-    Room room(values.is_narrow(), 1, x.columns);
+    Room room(!direct && values.is_narrow(), 1, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
-      if (lie_in_bf16(values)) {
+      if (direct) {
         simd::add(values.numbers<BFloat>(t), b.data(), x.columns);
         continue;
       }
@@ -132,10 +133,11 @@ void CpuKernels::activation_forward(ActivationType type, ConstTensorView gate, C
   const InRows u = in_rows(up, up.rows, up.columns, "up");
   const InRows g = optional_rows(gate, up.rows, up.columns, "gate");
   const OutRows result = out_rows(out, up.rows, up.columns, "out");
+  const bool direct = lie_in_bf16(u, g, result);
   for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
-    Room room(any_narrow(u, g, result), 3, up.columns);
+    Room room(!direct && any_narrow(u, g, result), 3, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
-      if (lie_in_bf16(u, g, result)) {
+      if (direct) {
         simd::activation_forward(type, g.numbers<BFloat>(t), u.numbers<BFloat>(t), result.numbers<BFloat>(t),
                                  up.columns);
         continue;
@@ -155,10 +157,11 @@ void CpuKernels::activation_backward(ActivationType type, ConstTensorView d_out,
   const InRows g = optional_rows(gate, up.rows, up.columns, "gate");
   const OutRows d_g = optional_rows(d_gate, up.rows, up.columns, "d_gate");
   const OutRows d_u = out_rows(d_up, up.rows, up.columns, "d_up");
+  const bool direct = lie_in_bf16(d, u, g, d_g, d_u);
   for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
-    Room room(any_narrow(d, u, g, d_g, d_u), 5, up.columns);
+    Room room(!direct && any_narrow(d, u, g, d_g, d_u), 5, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
-      if (lie_in_bf16(d, u, g, d_g, d_u)) {
+      if (direct) {
         simd::activation_backward(type, d.numbers<BFloat>(t), g.numbers<BFloat>(t), u.numbers<BFloat>(t),
                                   d_g.numbers<BFloat>(t), d_u.numbers<BFloat>(t), up.columns);
         continue;
