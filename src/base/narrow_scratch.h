@@ -24,10 +24,14 @@ inline constexpr std::int64_t pair_scratch_b() {
   return kPairTileColumns * kPairTileInner / 2 + kPairTileColumns / 32 * 16;
 }
 
-// Elements, F32.
-inline constexpr std::int64_t narrow_scratch_elements() {
+inline constexpr std::int64_t pair_scratch_elements() {
+  return pair_scratch_a() + pair_scratch_b() + kPairTileRows * kPairTileColumns;
+}
+
+// Elements, F32, of a device of `threads` threads: those share what is for F16, and each has its own for BF16.
+inline constexpr std::int64_t narrow_scratch_elements(std::int64_t threads) {
   return std::max(kNarrowRows * kNarrowInner + kNarrowInner * kNarrowColumns + kNarrowRows * kNarrowColumns,
-                  pair_scratch_a() + pair_scratch_b() + kPairTileRows * kPairTileColumns);
+                  threads * pair_scratch_elements());
 }
 
 }  // namespace trireme

@@ -54,7 +54,7 @@ Bytes workspace_bytes(const model::Config& config, const Layout& layout, const B
 }
 
 Bytes kernel_scratch_bytes(const RunInputs& inputs) {
-  return is_narrow(inputs.compute) ? scratch(1, narrow_scratch_elements(), inputs) : Bytes{};
+  return is_narrow(inputs.compute) ? scratch(1, narrow_scratch_elements(inputs.threads), inputs) : Bytes{};
 }
 
 Bytes norm_scratch_bytes() { return allocation_size(Bytes{kNormPiece / kScalarBlock * dtype_size(DType::kF64)}); }

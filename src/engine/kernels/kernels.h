@@ -111,8 +111,8 @@ class Kernels {
   virtual ~Kernels() = default;
 
   virtual int threads() const = 0;
-  // F32 memory for all later calls: narrow_scratch_elements() (base/narrow_scratch.h) of it before the first call with
-  // a narrow operand, on a backend that needs it. Outlives them.
+  // F32 memory for all later calls: narrow_scratch_elements(threads()) (base/narrow_scratch.h) of it before the first
+  // call with a narrow operand, on a backend that needs it. Outlives them.
   virtual void use_scratch(TensorView) {}
 
   virtual void gemm(const Gemm& gemm) = 0;

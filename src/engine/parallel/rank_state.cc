@@ -135,7 +135,7 @@ void RankState::carve_workspace() {
   const Bytes scratch_bytes = plan::kernel_scratch_bytes(run_.inputs);
   if (scratch_bytes.count > 0) {
     context_.kernels().use_scratch(
-        kernels::make_view(start + table_bytes.count, state_dtype(), 1, narrow_scratch_elements()));
+        kernels::make_view(start + table_bytes.count, state_dtype(), 1, narrow_scratch_elements(run_.inputs.threads)));
   }
   const Bytes before = table_bytes + scratch_bytes;
   workspace_ = nn::Workspace(start + before.count, workspace_buffer_.bytes() - before);

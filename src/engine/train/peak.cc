@@ -51,7 +51,7 @@ double measure_gemm_rate(Env& env, kernels::Device& device, DType dtype, const P
       c(device, dtype, size.rows, size.columns);
   std::optional<Tensor> scratch;
   if (is_narrow(dtype)) {
-    scratch.emplace(device, DType::kF32, 1, narrow_scratch_elements());
+    scratch.emplace(device, DType::kF32, 1, narrow_scratch_elements(device.kernels().threads()));
     device.kernels().use_scratch(scratch->view());
   }
   const double flops = 2.0 * static_cast<double>(size.rows * size.columns) * static_cast<double>(size.inner);

@@ -18,7 +18,7 @@ auto floats(const Rows& rows) {
 
 void CpuKernels::use_scratch(TensorView scratch) {
   TRIREME_CHECK(scratch.dtype == DType::kF32 && scratch.contiguous());
-  TRIREME_CHECK_GE(scratch.elements(), narrow_scratch_elements());
+  TRIREME_CHECK_GE(scratch.elements(), narrow_scratch_elements(threads_));
   scratch_ = reinterpret_cast<float*>(scratch.data);
 }
 

@@ -106,9 +106,9 @@ using Call = std::function<void(Kernels&, Tensors&)>;
 
 class Narrow : public testing::TestWithParam<DType> {
  protected:
-  Narrow() : scratch_(static_cast<std::size_t>(narrow_scratch_elements()), std::numeric_limits<float>::quiet_NaN()) {
+  Narrow() : scratch_(static_cast<std::size_t>(narrow_scratch_elements(2)), std::numeric_limits<float>::quiet_NaN()) {
     const TensorView scratch =
-        make_view(reinterpret_cast<std::byte*>(scratch_.data()), DType::kF32, 1, narrow_scratch_elements());
+        make_view(reinterpret_cast<std::byte*>(scratch_.data()), DType::kF32, 1, narrow_scratch_elements(2));
     one_.use_scratch(scratch);
     two_.use_scratch(scratch);
   }

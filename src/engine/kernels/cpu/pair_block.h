@@ -48,6 +48,7 @@ void transpose_pairs(const std::uint16_t* from, std::int64_t stride, std::int64_
 // The two ways in which these are done. The first where the CPU has the instruction only.
 bool has_pair_instruction();
 void pair_block_by_instruction(const PairBlock& block);
+void narrow_by_instruction(const float* from, std::uint16_t* to, std::int64_t n);  // simd::narrow to BF16
 void transpose_pairs_by_instruction(const std::uint16_t* from, std::int64_t stride, std::int64_t rows,
                                     std::int64_t numbers, std::uint32_t* to);
 void pair_block_by_multiply_add(const PairBlock& block);

@@ -13,14 +13,18 @@ namespace trireme::kernels::simd {
 #if defined(__x86_64__)
 namespace {
 
-#define TRIREME_PAIRS __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,prfchw")))
+#define TRIREME_PAIRS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,prfchw")))
 
 TRIREME_PAIRS inline __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffU : count <= 0 ? 0U : (1U << count) - 1);
 }
 
-// As simd::narrow rounds, which VCVTNEPS2BF16 does not: it takes subnormal numbers for zeros.
+// Rounds as simd::narrow does without the instruction, which takes subnormal numbers for zeros: then by additions.
 TRIREME_PAIRS inline __m256i to_bf16(__m512 x) {
+  constexpr int kSubnormal = 0x20;
+  if (__builtin_expect(_mm512_fpclass_ps_mask(x, kSubnormal), 0) == 0) {
+    return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
+  }
   const __m512i bits = _mm512_castps_si512(x);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
@@ -124,12 +128,20 @@ TRIREME_PAIRS inline void transpose(const __m512i (&row)[16], std::uint32_t* to,
 }  // namespace
 
 bool has_pair_instruction() {
-  static const bool has =
-      __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  static const bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return has;
 }
 
 void pair_block_by_instruction(const PairBlock& block) { by_rows<kPairRows>(block); }
+
+TRIREME_PAIRS void narrow_by_instruction(const float* from, std::uint16_t* to, std::int64_t n) {
+  constexpr std::int64_t kLanes = 16;
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const __mmask16 lanes = first_lanes(n - i);
+    _mm256_mask_storeu_epi16(to + i, lanes, to_bf16(_mm512_maskz_loadu_ps(lanes, from + i)));
+  }
+}
 
 TRIREME_PAIRS void transpose_pairs_by_instruction(const std::uint16_t* from, std::int64_t stride, std::int64_t rows,
                                                   std::int64_t numbers, std::uint32_t* to) {
@@ -152,6 +164,9 @@ TRIREME_PAIRS void transpose_pairs_by_instruction(const std::uint16_t* from, std
 
 bool has_pair_instruction() { return false; }
 void pair_block_by_instruction(const PairBlock&) { TRIREME_CHECK(false, "no such instruction here"); }
+void narrow_by_instruction(const float*, std::uint16_t*, std::int64_t) {
+  TRIREME_CHECK(false, "no such instruction here");
+}
 void transpose_pairs_by_instruction(const std::uint16_t*, std::int64_t, std::int64_t, std::int64_t, std::uint32_t*) {
   TRIREME_CHECK(false, "no such instruction here");
 }

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "engine/kernels/cpu/pair_block.h"
 #include "engine/kernels/cpu/product.h"
+#include "engine/kernels/cpu/shares.h"
 
 namespace trireme::kernels::cpu {
 namespace {
@@ -24,6 +25,10 @@ static_assert(kPairTileColumns / kPairColumns * b_panel_words(kPairTileInner / 2
 static_assert(kPairTileColumns % kPairColumns == 0 && kPairTileInner % kGemmKBlock == 0);
 static_assert(kPanels * a_panel_words(kPairTileInner / 2) <= pair_scratch_a());
 
+// The most of a contraction that is one tile where rows of a are read where they lie: a tile of b has fewer columns
+// then, and sums need no room between tiles.
+constexpr std::int64_t kLongestTile = 3 * kPairTileInner;
+
 // Equal parts of `size`, multiples of `unit`, of at most `most`, which is one.
 std::int64_t even_part(std::int64_t size, std::int64_t most, std::int64_t unit) {
   const std::int64_t parts = std::max<std::int64_t>(divide_up(size, most), 1);
@@ -32,10 +37,6 @@ std::int64_t even_part(std::int64_t size, std::int64_t most, std::int64_t unit) 
 
 // Columns that are packed at a time, row by row: many panels, so that rows are read in long pieces.
 constexpr std::int64_t kPackColumns = 512;
-std::int64_t columns_at_a_time(std::int64_t columns, std::int64_t width, int threads) {
-  const std::int64_t most = kPackColumns / width * width;
-  return even_part(columns, std::min(most, even_part(divide_up(columns, threads), most, width)), width);
-}
 
 // Of a, b and c: rows [row, row + rows) of op(a), and so on.
 struct Tile {
@@ -87,33 +88,38 @@ void interleave_rows(const InRows& from, std::int64_t begin, std::int64_t inner,
   }
 }
 
-// Rows of BF16 that lie as they are have their pairs side by side, if the last one is whole. Else a copy does.
-Pairs pairs_of_rows(const TypedProduct& p, const Tile& tile, std::uint32_t* room, int threads) {
-  if (p.a.dtype() == DType::kBF16 && tile.inner % 2 == 0) {
+// interleave_rows of all columns of a tile, from `column` of `from` on: panels of `width` columns.
+void interleave_tile(const InRows& from, const Tile& tile, std::int64_t column, std::int64_t columns,
+                     std::int64_t width, std::int64_t room, std::int64_t panel, std::uint32_t* to) {
+  const std::int64_t step = even_part(columns, kPackColumns / width * width, width);
+  for (std::int64_t at = 0; at < columns; at += step) {
+    interleave_rows(from, tile.begin, tile.inner, column + at, {std::min(step, columns - at), width, room, panel},
+                    to + at / width * panel);
+  }
+}
+
+// Whether rows of a are read where they lie: those of BF16 that have their pairs side by side, the last one whole.
+bool lies_in_pairs(const TypedProduct& p) { return !p.transpose_a && p.a.dtype() == DType::kBF16 && p.k % 2 == 0; }
+
+Pairs pairs_of_rows(const TypedProduct& p, const Tile& tile, std::uint32_t* room) {
+  if (lies_in_pairs(p)) {
     return {numbers(p.a, tile.row, tile.begin, tile.inner, nullptr), p.a.stride(), 2, kPairRows * p.a.stride()};
   }
   const std::int64_t stride = 2 * tile.pairs();
   auto* to = reinterpret_cast<std::uint16_t*>(room);
-  constexpr std::int64_t kRowsAtATime = 16;
-  parallel_pieces(threads, tile.rows, kRowsAtATime, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::uint16_t* row = to + i * stride;
-      const std::uint16_t* from = numbers(p.a, tile.row + i, tile.begin, tile.inner, row);
-      if (from != row) std::memcpy(row, from, static_cast<std::size_t>(tile.inner) * sizeof(*row));
-      if (tile.inner < stride) row[tile.inner] = 0;
-    }
-  });
+  for (std::int64_t i = 0; i < tile.rows; ++i) {
+    std::uint16_t* row = to + i * stride;
+    const std::uint16_t* from = numbers(p.a, tile.row + i, tile.begin, tile.inner, row);
+    if (from != row) std::memcpy(row, from, static_cast<std::size_t>(tile.inner) * sizeof(*row));
+    if (tile.inner < stride) row[tile.inner] = 0;
+  }
   return {to, stride, 2, kPairRows * stride};
 }
 
-Pairs pack_a(const TypedProduct& p, const Tile& tile, std::uint32_t* room, int threads) {
-  if (!p.transpose_a) return pairs_of_rows(p, tile, room, threads);
+Pairs pack_a(const TypedProduct& p, const Tile& tile, std::uint32_t* room) {
+  if (!p.transpose_a) return pairs_of_rows(p, tile, room);
   const std::int64_t panel = a_panel_words(tile.pairs());
-  parallel_pieces(threads, tile.rows, columns_at_a_time(tile.rows, kPairRows, threads),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    interleave_rows(p.a, tile.begin, tile.inner, tile.row + begin,
-                                    {end - begin, kPairRows, kPairRoom, panel}, room + begin / kPairRows * panel);
-                  });
+  interleave_tile(p.a, tile, tile.row, tile.rows, kPairRows, kPairRoom, panel, room);
   return {reinterpret_cast<const std::uint16_t*>(room), 2, 2 * kPairRows, 2 * panel};
 }
 
@@ -132,19 +138,14 @@ void transpose_rows(const InRows& b, const Tile& tile, std::int64_t column, std:
   }
 }
 
-void pack_b(const TypedProduct& p, const Tile& tile, std::uint32_t* room, int threads) {
+void pack_b(const TypedProduct& p, const Tile& tile, std::uint32_t* room) {
   const std::int64_t panel = b_panel_words(tile.pairs());
-  parallel_pieces(threads, tile.columns,
-                  p.transpose_b ? kPairColumns : columns_at_a_time(tile.columns, kPairColumns, threads),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    std::uint32_t* to = room + begin / kPairColumns * panel;
-                    if (p.transpose_b) {
-                      transpose_rows(p.b, tile, tile.column + begin, end - begin, to);
-                    } else {
-                      interleave_rows(p.b, tile.begin, tile.inner, tile.column + begin,
-                                      {end - begin, kPairColumns, kPairColumns, panel}, to);
-                    }
-                  });
+  if (!p.transpose_b) {
+    return interleave_tile(p.b, tile, tile.column, tile.columns, kPairColumns, kPairColumns, panel, room);
+  }
+  for (std::int64_t column = 0; column < tile.columns; column += kPairColumns, room += panel) {
+    transpose_rows(p.b, tile, tile.column + column, std::min(kPairColumns, tile.columns - column), room);
+  }
 }
 
 // A part of a tile: rows that pass by one panel of b, which stays in the first cache for a block of the contraction.
@@ -155,6 +156,15 @@ class TileProduct {
   TileProduct(const TypedProduct& product, const Tile& tile, const Pairs& a, const TileScratch& scratch)
       : p_(product), tile_(tile), a_(a), scratch_(scratch), last_(tile.begin + tile.inner == product.k) {}
 
+  void compute() const {
+    for (std::int64_t row = 0; row < tile_.rows; row += kPartRows) {
+      for (std::int64_t column = 0; column < tile_.columns; column += kPairColumns) {
+        part(row, std::min(kPartRows, tile_.rows - row), column, std::min(kPairColumns, tile_.columns - column));
+      }
+    }
+  }
+
+ private:
   // Rows [row, row + rows) and columns [column, column + columns) of the tile.
   void part(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) const {
     alignas(64) float room[kPartRows * kPairColumns];
@@ -185,7 +195,6 @@ class TileProduct {
     }
   }
 
- private:
   struct Sums {
     float* data;
     std::int64_t stride;
@@ -200,7 +209,7 @@ class TileProduct {
     if (!p_.c.is_narrow()) {
       return {p_.c.numbers<float>(tile_.row + row, tile_.column + column), p_.c.stride()};
     }
-    if (p_.k <= kPairTileInner) return {room, kPairColumns};
+    if (tile_.inner == p_.k) return {room, kPairColumns};
     return {scratch_.sums + row * kPairTileColumns + column, kPairTileColumns};
   }
 
@@ -211,45 +220,37 @@ class TileProduct {
   bool last_;
 };
 
-void compute(const TypedProduct& p, const Tile& tile, const TileScratch& scratch, int threads) {
-  const Pairs a = pack_a(p, tile, scratch.a, threads);
-  const TileProduct product(p, tile, a, scratch);
-  // Threads share the columns, so that their shares are equal whatever the rows.
-  const std::int64_t panels = divide_up(tile.columns, kPairColumns);
-  const std::int64_t groups = std::min<std::int64_t>(threads, panels);
-  const std::int64_t parts = divide_up(tile.rows, kPartRows);
-  parallel_for(threads, groups * parts, [&](std::int64_t index) {
-    const std::int64_t group = index / parts, row = index % parts * kPartRows;
-    for (std::int64_t panel = panels * group / groups; panel < panels * (group + 1) / groups; ++panel) {
-      const std::int64_t column = panel * kPairColumns;
-      product.part(row, std::min(kPartRows, tile.rows - row), column, std::min(kPairColumns, tile.columns - column));
+void multiply_share(const TypedProduct& p, const Share& share, const TileScratch& scratch) {
+  // Of rows that are neither packed nor summed up in the scratch, all are one tile.
+  const bool whole = lies_in_pairs(p) && p.k <= kLongestTile;
+  const std::int64_t inner = whole ? std::max<std::int64_t>(p.k, 1) : kPairTileInner;
+  const std::int64_t height = whole ? share.rows : even_part(share.rows, kPairTileRows, kPairRows);
+  const std::int64_t most = kPairTileColumns * kPairTileInner / std::max(inner, kPairTileInner);
+  const std::int64_t width = even_part(share.columns, most / kPairColumns * kPairColumns, kPairColumns);
+  for (std::int64_t column = 0; column < share.columns; column += width) {
+    for (std::int64_t row = 0; row < share.rows; row += height) {
+      for (std::int64_t begin = 0; begin == 0 || begin < p.k; begin += inner) {
+        const Tile tile{.row = share.row + row,
+                        .rows = std::min(height, share.rows - row),
+                        .column = share.column + column,
+                        .columns = std::min(width, share.columns - column),
+                        .begin = begin,
+                        .inner = std::min(inner, p.k - begin)};
+        if (row == 0 || p.k > inner) pack_b(p, tile, scratch.b);  // else it is there
+        TileProduct(p, tile, pack_a(p, tile, scratch.a), scratch).compute();
+      }
     }
-  });
+  }
 }
 
 }  // namespace
 
 void multiply_pairs(const TypedProduct& p, float* memory, int threads) {
   if (p.k == 0 && p.accumulate) return;
-  const TileScratch scratch(memory);
-  const std::int64_t width = even_part(p.n, kPairTileColumns, kPairColumns);
-  // Neither packed nor summed up in the scratch, all rows are one tile.
-  const bool as_it_lies = !p.transpose_a && p.a.dtype() == DType::kBF16 && p.k % 2 == 0 && p.k <= kPairTileInner;
-  const std::int64_t height = as_it_lies ? p.m : even_part(p.m, kPairTileRows, kPairRows);
-  for (std::int64_t column = 0; column < p.n; column += width) {
-    for (std::int64_t row = 0; row < p.m; row += height) {
-      for (std::int64_t begin = 0; begin == 0 || begin < p.k; begin += kPairTileInner) {
-        const Tile tile{.row = row,
-                        .rows = std::min(height, p.m - row),
-                        .column = column,
-                        .columns = std::min(width, p.n - column),
-                        .begin = begin,
-                        .inner = std::min(kPairTileInner, p.k - begin)};
-        if (row == 0 || p.k > kPairTileInner) pack_b(p, tile, scratch.b, threads);  // else it is there
-        compute(p, tile, scratch, threads);
-      }
-    }
-  }
+  for_shares({p.m, p.n, p.transpose_a}, {kPairRows, kPairColumns}, threads,
+             [&](const Share& share, std::int64_t thread) {
+               multiply_share(p, share, TileScratch(memory + thread * pair_scratch_elements()));
+             });
 }
 
 }  // namespace trireme::kernels::cpu

@@ -219,14 +219,46 @@ class Product {
   std::vector<std::uint16_t> a_, b_;
 };
 
-TEST(PairProduct, PartsAreThoseOfTheWhole) {
-  std::vector<float> scratch(static_cast<std::size_t>(narrow_scratch_elements()));
-  CpuKernels one(1), two(2);
-  ReferenceKernels reference;
-  for (CpuKernels* kernels : {&one, &two}) {
-    kernels->use_scratch(
-        make_view(reinterpret_cast<std::byte*>(scratch.data()), DType::kF32, 1, narrow_scratch_elements()));
+// Kernels of some threads, with scratch of NaN: what is read of it was written.
+class Threads {
+ public:
+  explicit Threads(int threads)
+      : scratch_(static_cast<std::size_t>(narrow_scratch_elements(threads)), std::numeric_limits<float>::quiet_NaN()),
+        kernels_(threads) {
+    kernels_.use_scratch(
+        make_view(reinterpret_cast<std::byte*>(scratch_.data()), DType::kF32, 1, std::ssize(scratch_)));
   }
+  Kernels& kernels() { return kernels_; }
+
+ private:
+  std::vector<float> scratch_;
+  CpuKernels kernels_;
+};
+
+// Of contractions that are one tile, with rows as they lie, and that are several; cut by rows and by columns.
+TEST(PairProduct, ThreadsChangeNothing) {
+  Threads one(1);
+  ReferenceKernels reference;
+  for (const bool transpose_a : {false, true}) {
+    for (const std::int64_t k : {1, 1030, 3072, 3074, 3077}) {
+      for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{1030, 70}, {30, 500}}) {
+        SCOPED_TRACE(fmt::format("{} {} x {} x {}", transpose_a ? 'T' : 'N', m, n, k));
+        const Product product(m, n, k, transpose_a, false);
+        const std::vector<float> whole = product.part(one.kernels(), 0, m, 0, n);
+        for (const int threads : {2, 3, 4, 7}) {
+          EXPECT_EQ(product.part(Threads(threads).kernels(), 0, m, 0, n), whole) << threads << " threads";
+        }
+        const float last[2] = {whole[whole.size() - 2], whole[whole.size() - 1]};
+        EXPECT_EQ(product.part(reference, m - 1, 1, n - 2, 2), std::vector<float>(last, last + 2));
+      }
+    }
+  }
+}
+
+TEST(PairProduct, PartsAreThoseOfTheWhole) {
+  Threads of_one(1), of_two(2);
+  Kernels &one = of_one.kernels(), &two = of_two.kernels();
+  ReferenceKernels reference;
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
       const std::int64_t m = 530, n = 1060, k = 301;

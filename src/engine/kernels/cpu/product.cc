@@ -7,24 +7,24 @@
 #include <omp.h>
 
 #include "base/check.h"
-#include "engine/kernels/cpu/rows.h"
+#include "engine/kernels/cpu/shares.h"
 #include "engine/kernels/cpu/simd.h"
 #include "engine/kernels/kernels.h"
 
 namespace trireme::kernels::cpu {
 namespace {
 
-// oneDNN takes its threads from OpenMP's setting of the calling thread.
-class ThreadCount {
+// oneDNN takes its threads from OpenMP's setting of the calling thread; here it is to take none beside it.
+class LibraryAlone {
  public:
-  explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {
-    if (threads != before_) omp_set_num_threads(threads);
+  LibraryAlone() : before_(omp_get_max_threads()) {
+    if (before_ != 1) omp_set_num_threads(1);
   }
-  ~ThreadCount() {
-    if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  ~LibraryAlone() {
+    if (before_ != 1) omp_set_num_threads(before_);
   }
-  ThreadCount(const ThreadCount&) = delete;
-  ThreadCount& operator=(const ThreadCount&) = delete;
+  LibraryAlone(const LibraryAlone&) = delete;
+  LibraryAlone& operator=(const LibraryAlone&) = delete;
 
  private:
   int before_;
@@ -46,23 +46,37 @@ void library_block(const Product& p, const float* a, const float* b, std::int64_
   TRIREME_CHECK(status == dnnl_success, "dnnl_sgemm of {} x {} x {}: status {}", p.m, p.n, k, static_cast<int>(status));
 }
 
-void own_block(const Product& p, const float* a, const float* b, std::int64_t k, bool add, int threads) {
-  simd::BlockProduct all{.a = a,
-                         .a_row = p.transpose_a ? 1 : p.a_stride,
-                         .a_column = p.transpose_a ? p.a_stride : 1,
-                         .b_row = p.transpose_b ? 1 : p.b_stride,
-                         .b_column = p.transpose_b ? p.b_stride : 1,
-                         .c_stride = p.c_stride,
-                         .rows = p.m,
-                         .inner = k,
-                         .add = add};
-  parallel_pieces(threads, p.n, simd::kPanelColumns, [&](std::int64_t begin, std::int64_t end) {
-    simd::BlockProduct work = all;
-    work.b = b + begin * all.b_column;
-    work.c = p.c + begin;
-    work.columns = end - begin;
+void own_block(const Product& p, const float* a, const float* b, std::int64_t k, bool add) {
+  simd::BlockProduct work{.a = a,
+                          .a_row = p.transpose_a ? 1 : p.a_stride,
+                          .a_column = p.transpose_a ? p.a_stride : 1,
+                          .b_row = p.transpose_b ? 1 : p.b_stride,
+                          .b_column = p.transpose_b ? p.b_stride : 1,
+                          .c_stride = p.c_stride,
+                          .rows = p.m,
+                          .inner = k,
+                          .add = add};
+  for (std::int64_t column = 0; column < p.n; column += simd::kPanelColumns) {
+    work.b = b + column * work.b_column;
+    work.c = p.c + column;
+    work.columns = std::min(simd::kPanelColumns, p.n - column);
     simd::block_product(work);
-  });
+  }
+}
+
+void multiply_share(const Product& p) {
+  const bool by_library = library_keeps_the_bits(p);
+  for (std::int64_t begin = 0; begin < p.k; begin += kGemmKBlock) {
+    const std::int64_t block = std::min(kGemmKBlock, p.k - begin);
+    const float* a = p.a + (p.transpose_a ? begin * p.a_stride : begin);
+    const float* b = p.b + (p.transpose_b ? begin : begin * p.b_stride);
+    const bool add = p.accumulate || begin > 0;
+    if (by_library) {
+      library_block(p, a, b, block, add);
+    } else {
+      own_block(p, a, b, block, add);
+    }
+  }
 }
 
 }  // namespace
@@ -76,19 +90,17 @@ void multiply(const Product& p, int threads) {
     }
     return;
   }
-  const ThreadCount count(threads);
-  const bool by_library = library_keeps_the_bits(p);
-  for (std::int64_t begin = 0; begin < p.k; begin += kGemmKBlock) {
-    const std::int64_t block = std::min(kGemmKBlock, p.k - begin);
-    const float* a = p.a + (p.transpose_a ? begin * p.a_stride : begin);
-    const float* b = p.b + (p.transpose_b ? begin : begin * p.b_stride);
-    const bool add = p.accumulate || begin > 0;
-    if (by_library) {
-      library_block(p, a, b, block, add);
-    } else {
-      own_block(p, a, b, block, add, threads);
-    }
-  }
+  const LibraryAlone alone;
+  constexpr ShareUnit kUnit{.rows = 16, .columns = 48};
+  for_shares({p.m, p.n, p.transpose_a}, kUnit, threads, [&](const Share& share, std::int64_t) {
+    Product part = p;
+    part.m = share.rows;
+    part.n = share.columns;
+    part.a += p.transpose_a ? share.row : share.row * p.a_stride;
+    part.b += p.transpose_b ? share.column * p.b_stride : share.column;
+    part.c += share.row * p.c_stride + share.column;
+    multiply_share(part);
+  });
 }
 
 }  // namespace trireme::kernels::cpu

@@ -28,7 +28,7 @@ struct Product {
 // On `threads` threads; 1 inside a parallel region.
 void multiply(const Product& product, int threads);
 
-// The same of operands of which some are narrow. scratch: narrow_scratch_elements() floats.
+// The same of operands of which some are narrow. scratch: narrow_scratch_elements(threads) floats.
 struct TypedProduct {
   InRows a;
   bool transpose_a = false;

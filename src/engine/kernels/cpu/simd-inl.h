@@ -18,6 +18,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "engine/kernels/cpu/pair_block.h"
 #include "engine/kernels/cpu/simd.h"
 
 // A lambda of the vector loops: for the instruction set being compiled, and always inlined.
@@ -40,8 +41,22 @@ using Halves = hn::Rebind<std::uint16_t, Words>;
 HWY_INLINE Vector widened(hn::Vec<Halves> x) {
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(Words(), x)));
 }
+#if HWY_TARGET == HWY_AVX3
+inline const bool kHasPairInstruction = has_pair_instruction();
+#endif
+
 // Adds just below half of what is cut off, or half where the kept part is odd. NaN stays NaN.
 HWY_INLINE hn::Vec<Halves> rounded(Vector x) {
+#if HWY_TARGET == HWY_AVX3
+  // The same by an instruction that takes subnormal numbers for zeros. It is not of this set, but comes with that of
+  // pairs (pair_block.h).
+  constexpr int kSubnormal = 0x20;
+  if (kHasPairInstruction && HWY_LIKELY(_mm512_fpclass_ps_mask(x.raw, kSubnormal) == 0)) {
+    __m256i halves;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(x.raw));
+    return hn::Vec<Halves>{halves};
+  }
+#endif
   const Words d;
   const auto bits = hn::BitCast(d, x);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
@@ -131,6 +146,13 @@ HWY_INLINE float sum_vectors(std::int64_t n, Term term) {
       n, zero(), [&](std::size_t i, auto access, Vector s) TRIREME_SIMD { return hn::Add(s, term(i, access)); },
       [](Vector a, Vector b) TRIREME_SIMD { return hn::Add(a, b); });
   return hn::GetLane(hn::SumOfLanes(Floats(), sum));
+}
+
+// Where a thread reads a part of each row, which the processor does not follow by itself.
+template <class Number>
+HWY_INLINE void read_ahead(const Number* number, std::int64_t stride) {
+  constexpr std::int64_t kAheadRows = 16;
+  __builtin_prefetch(number + kAheadRows * stride);
 }
 
 // total += the sums over rows of term(row, column, access), n columns: chains of kChainRows, added in ascending order.

@@ -61,7 +61,9 @@ void rotate(float* first, float* second, const float* cosines, const float* sine
 template <class Number>
 HWY_INLINE void strip_sum_of(float* total, const Number* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {
   sum_of_rows(total, rows, n, [&](std::int64_t row, std::size_t i, auto access) TRIREME_SIMD {
-    return access.load(x + row * stride + static_cast<std::int64_t>(i));
+    const Number* number = x + row * stride + static_cast<std::int64_t>(i);
+    read_ahead(number, stride);
+    return access.load(number);
   });
 }
 void strip_sum_f32(float* total, const float* x, std::int64_t stride, std::int64_t rows, std::int64_t n) {

@@ -1,4 +1,5 @@
 #include "base/dtype.h"
+#include "engine/kernels/cpu/pair_block.h"
 #include "engine/kernels/cpu/simd.h"
 #include "engine/kernels/cpu/simd_targets.h"
 
@@ -76,6 +77,7 @@ void widen(DType dtype, const std::uint16_t* from, float* to, std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(widen)(dtype, from, to, n);
 }
 void narrow(DType dtype, const float* from, std::uint16_t* to, std::int64_t n) {
+  if (dtype == DType::kBF16 && has_pair_instruction()) return narrow_by_instruction(from, to, n);
   HWY_DYNAMIC_DISPATCH(narrow)(dtype, from, to, n);
 }
 

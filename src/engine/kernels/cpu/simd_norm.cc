@@ -68,8 +68,11 @@ HWY_INLINE void strip_sum_of(float* total, const Number* d_y, std::int64_t d_y_s
                              std::int64_t n) {
   sum_of_rows(total, rows, n, [&](std::int64_t row, std::size_t i, auto access) TRIREME_SIMD {
     const RowStats of_row{stats[row * stats_stride], stats[row * stats_stride + 1]};
-    return hn::Mul(access.load(d_y + row * d_y_stride + static_cast<std::int64_t>(i)),
-                   normalised(access.load(x + row * x_stride + static_cast<std::int64_t>(i)), of_row));
+    const Number* gradient = d_y + row * d_y_stride + static_cast<std::int64_t>(i);
+    const Number* value = x + row * x_stride + static_cast<std::int64_t>(i);
+    read_ahead(gradient, d_y_stride);
+    read_ahead(value, x_stride);
+    return hn::Mul(access.load(gradient), normalised(access.load(value), of_row));
   });
 }
 void strip_sum_normalised_f32(float* total, const float* d_y, std::int64_t d_y_stride, const float* x,
