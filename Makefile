@@ -10,8 +10,6 @@
 # Each installs what it needs first (Debian packages, tools/install.sh).
 
 CI ?=
-# Tests run two at a time, each with up to two OpenMP threads: these must not spin for long while they wait.
-export GOMP_SPINCOUNT ?= 10000
 JOBS ?= $(shell nproc)
 FLAGS = $(if $(CI),-DTRIREME_WERROR=ON)
 

@@ -13,11 +13,6 @@ bool runs_as_root() { return ::geteuid() == 0; }
 
 bool variable_is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-void restart_with_variable(const char* name, const char* value, char** argv) {
-  if (variable_is_set(name) || ::setenv(name, value, 1) != 0) return;
-  ::execv("/proc/self/exe", argv);
-}
-
 void end_parent_called(const std::string& name) {
   const pid_t parent = ::getppid();
   const std::string file = "/proc/" + std::to_string(parent) + "/comm";

@@ -1,13 +1,9 @@
-#include "base/process.h"
 #include "base/stop_signals.h"
 #include "cli/commands.h"
 
 int main(int argc, char** argv) {
   using namespace trireme;
   ignore_broken_pipes();
-  // OpenMP's threads wait for work by spinning. Where cores are shared that costs many times the work itself, so the
-  // wait is kept short unless the user says otherwise. OpenMP reads this when the program is loaded.
-  if (!variable_is_set("OMP_WAIT_POLICY")) restart_with_variable("GOMP_SPINCOUNT", "10000", argv);
   const ExitCode code = cli::run_program(argc, argv, [](cli::Command& root) {
     Env& env = posix_env();
     cli::declare_plan(root, env);

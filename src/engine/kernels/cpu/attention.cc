@@ -3,8 +3,6 @@
 #include <cstring>
 #include <vector>
 
-#include <omp.h>
-
 #include "base/attention_tile.h"
 #include "engine/kernels/cpu/attention_floats.h"
 #include "engine/kernels/cpu/attention_pairs.h"
@@ -72,11 +70,6 @@ void check(const AttentionShape& shape, const TensorView& scratch, std::int64_t 
   TRIREME_CHECK(scratch.dtype == DType::kF32 && scratch.contiguous() && scratch.elements() >= per_thread * threads,
                 "attention scratch: {} {}, not {} of F32", scratch.elements(), dtype_name(scratch.dtype),
                 per_thread * threads);
-}
-
-float* thread_scratch(const TensorView& scratch, std::int64_t per_thread, int threads) {
-  const int thread = threads == 1 ? 0 : omp_get_thread_num();
-  return reinterpret_cast<float*>(scratch.data) + thread * per_thread;
 }
 
 // Row i of the head's next block of queries, or of the next head's first, which are worked on after this one.
@@ -247,11 +240,12 @@ class Backward {
 };
 
 template <class Pass, class Work>
-void run(const Work& work, std::int64_t per_thread, int threads) {
-  check(work.shape, work.scratch, per_thread, threads);
+void run(const Work& work, std::int64_t per_thread, cpu::Team& team) {
+  check(work.shape, work.scratch, per_thread, team.size());
   const Pass pass(work, work.shape.sequences * work.shape.sequence);
-  cpu::parallel_for(threads, work.shape.sequences * work.shape.kv_heads, [&](std::int64_t index) {
-    pass.item(index, Scratch(thread_scratch(work.scratch, per_thread, threads), per_thread));
+  auto* scratch = reinterpret_cast<float*>(work.scratch.data);
+  cpu::parallel_members(team, work.shape.sequences * work.shape.kv_heads, [&](std::int64_t index, int member) {
+    pass.item(index, Scratch(scratch + member * per_thread, per_thread));
   });
 }
 
@@ -259,14 +253,14 @@ void run(const Work& work, std::int64_t per_thread, int threads) {
 
 void CpuKernels::attention_forward(const AttentionForward& work) {
   const std::int64_t per_thread = attention_forward_scratch(work.shape.sequence, work.shape.head_dim);
-  all_bf16(work.q, work.k, work.v) ? run<Forward<cpu::PairProducts>>(work, per_thread, threads_)
-                                   : run<Forward<cpu::FloatProducts>>(work, per_thread, threads_);
+  all_bf16(work.q, work.k, work.v) ? run<Forward<cpu::PairProducts>>(work, per_thread, team_)
+                                   : run<Forward<cpu::FloatProducts>>(work, per_thread, team_);
 }
 
 void CpuKernels::attention_backward(const AttentionBackward& work) {
   const std::int64_t per_thread = attention_backward_scratch(work.shape.sequence, work.shape.head_dim);
-  all_bf16(work.q, work.k, work.v, work.d_out) ? run<Backward<cpu::PairProducts>>(work, per_thread, threads_)
-                                               : run<Backward<cpu::FloatProducts>>(work, per_thread, threads_);
+  all_bf16(work.q, work.k, work.v, work.d_out) ? run<Backward<cpu::PairProducts>>(work, per_thread, team_)
+                                               : run<Backward<cpu::FloatProducts>>(work, per_thread, team_);
 }
 
 }  // namespace trireme::kernels

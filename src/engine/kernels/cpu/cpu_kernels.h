@@ -1,15 +1,16 @@
 #pragma once
 
-// The CPU backend: oneDNN's matrix products and SIMD loops by runtime dispatch, in float32, on OpenMP threads.
+// The CPU backend: oneDNN's matrix products and SIMD loops by runtime dispatch, in float32, on a team of threads.
 
+#include "engine/kernels/cpu/team.h"
 #include "engine/kernels/kernels.h"
 
 namespace trireme::kernels {
 
 class CpuKernels : public Kernels {
  public:
-  explicit CpuKernels(int threads) : threads_(threads) {}
-  int threads() const override { return threads_; }
+  explicit CpuKernels(int threads) : team_(threads) {}
+  int threads() const override { return team_.size(); }
 
   // gemm.cc
   void use_scratch(TensorView scratch) override;
@@ -68,7 +69,7 @@ class CpuKernels : public Kernels {
   void square_blocks(ConstTensorView x, TensorView blocks) override;
 
  private:
-  int threads_;
+  cpu::Team team_;
   float* scratch_ = nullptr;
 };
 

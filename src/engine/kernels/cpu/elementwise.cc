@@ -27,8 +27,8 @@ using simd::BFloat;
 constexpr std::int64_t kRowsAtATime = 16;
 
 template <class Function>
-void for_row_blocks(int threads, std::int64_t rows, const Function& function) {
-  parallel_pieces(threads, rows, kRowsAtATime, function);
+void for_row_blocks(cpu::Team& team, std::int64_t rows, const Function& function) {
+  parallel_pieces(team, rows, kRowsAtATime, function);
 }
 
 // Row `row` of a tensor with a row a token.
@@ -58,7 +58,7 @@ void CpuKernels::add_bias(TensorView x, ConstTensorView bias) {
   const SharedRow b(bias, x.columns, "bias");
   TRIREME_CHECK(b.data() != nullptr || x.columns == 0, "no bias");
   const bool direct = lie_in_bf16(values);
-  for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
+  for_row_blocks(team_, x.rows, [&](std::int64_t begin, std::int64_t end) {
     Room room(!direct && values.is_narrow(), 1, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       if (direct) {
@@ -75,7 +75,7 @@ void CpuKernels::add_bias(TensorView x, ConstTensorView bias) {
 void CpuKernels::column_sum(ConstTensorView x, TensorView out, bool accumulate) {
   const InRows values = in_rows(x, x.rows, x.columns, "x");
   const OutRows sums = out_rows(out, 1, x.columns, "out");
-  cpu::sum_strips(threads_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
+  cpu::sum_strips(team_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
     if (!values.is_narrow()) {
       return simd::strip_sum(total, values.numbers<float>(0, begin), values.stride(), x.rows, count);
     }
@@ -96,7 +96,7 @@ void CpuKernels::residual_add(TensorView out, ConstTensorView residual, ConstTen
   const InRows branch = in_rows(x, x.rows, x.columns, "x");
   const SharedRow b(bias, x.columns, "bias");
   check_row_dropout(dropout, x.rows, x.columns);
-  for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
+  for_row_blocks(team_, x.rows, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> factors(dropout.probability > 0.0 ? static_cast<std::size_t>(x.columns) : 0);
     Room room(any_narrow(result, stream, branch), 3, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
@@ -117,7 +117,7 @@ void CpuKernels::apply_dropout(TensorView out, ConstTensorView x, const Dropout&
     return;
   }
   check_row_dropout(dropout, x.rows, x.columns);
-  for_row_blocks(threads_, x.rows, [&](std::int64_t begin, std::int64_t end) {
+  for_row_blocks(team_, x.rows, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> factors(static_cast<std::size_t>(x.columns));
     Room room(any_narrow(result, values), 2, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
@@ -134,7 +134,7 @@ void CpuKernels::activation_forward(ActivationType type, ConstTensorView gate, C
   const InRows g = optional_rows(gate, up.rows, up.columns, "gate");
   const OutRows result = out_rows(out, up.rows, up.columns, "out");
   const bool direct = lie_in_bf16(u, g, result);
-  for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
+  for_row_blocks(team_, up.rows, [&](std::int64_t begin, std::int64_t end) {
     Room room(!direct && any_narrow(u, g, result), 3, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       if (direct) {
@@ -158,7 +158,7 @@ void CpuKernels::activation_backward(ActivationType type, ConstTensorView d_out,
   const OutRows d_g = optional_rows(d_gate, up.rows, up.columns, "d_gate");
   const OutRows d_u = out_rows(d_up, up.rows, up.columns, "d_up");
   const bool direct = lie_in_bf16(d, u, g, d_g, d_u);
-  for_row_blocks(threads_, up.rows, [&](std::int64_t begin, std::int64_t end) {
+  for_row_blocks(team_, up.rows, [&](std::int64_t begin, std::int64_t end) {
     Room room(!direct && any_narrow(d, u, g, d_g, d_u), 5, up.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       if (direct) {
@@ -190,7 +190,7 @@ void CpuKernels::copy(ConstTensorView from, TensorView to) {
   const InRows source = in_rows(from, from.rows, from.columns, "from");
   const OutRows target = out_rows(to, from.rows, from.columns, "to");
   const auto bytes = static_cast<std::size_t>(from.columns * dtype_size(from.dtype));
-  for_row_blocks(threads_, from.rows, [&](std::int64_t begin, std::int64_t end) {
+  for_row_blocks(team_, from.rows, [&](std::int64_t begin, std::int64_t end) {
     const bool converts = source.dtype() != target.dtype();
     Room room(converts, 2, from.columns);
     for (std::int64_t t = begin; t < end; ++t) {
@@ -211,7 +211,7 @@ void CpuKernels::add(TensorView y, ConstTensorView x) {
   // A whole gradient may be one row.
   constexpr std::int64_t kColumnsAtATime = 4096;
   const std::int64_t pieces = divide_up(x.columns, kColumnsAtATime);
-  for_row_blocks(threads_, x.rows * pieces, [&](std::int64_t begin, std::int64_t end) {
+  for_row_blocks(team_, x.rows * pieces, [&](std::int64_t begin, std::int64_t end) {
     Room room(any_narrow(sums, values), 2, std::min(x.columns, kColumnsAtATime));
     for (std::int64_t piece = begin; piece < end; ++piece) {
       const std::int64_t t = piece / pieces, column = piece % pieces * kColumnsAtATime;

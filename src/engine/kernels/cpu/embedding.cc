@@ -53,7 +53,7 @@ void CpuKernels::embedding_forward(std::span<const std::int32_t> ids, ConstTenso
                                    TensorView out) {
   const InRows rows = in_rows(table, table.rows, table.columns, "table");
   const OutRows result = out_rows(out, static_cast<std::int64_t>(ids.size()), table.columns, "out");
-  parallel_for(threads_, result.rows(), [&](std::int64_t t) {
+  parallel_for(team_, result.rows(), [&](std::int64_t t) {
     const std::int64_t row = ids[static_cast<std::size_t>(t)] - row_begin;
     if (row < 0 || row >= rows.rows()) return zero(result, t, table.columns);
     copy(row_range(table, row, 1), row_range(out, t, 1));
@@ -65,10 +65,10 @@ void CpuKernels::embedding_backward(std::span<const std::int32_t> ids, ConstTens
                                     TensorView d_table, bool accumulate) {
   const InRows gradient = in_rows(d_out, static_cast<std::int64_t>(ids.size()), d_table.columns, "d_out");
   const OutRows rows = out_rows(d_table, d_table.rows, d_table.columns, "d_table");
-  if (!accumulate) parallel_for(threads_, rows.rows(), [&](std::int64_t row) { zero(rows, row, d_table.columns); });
+  if (!accumulate) parallel_for(team_, rows.rows(), [&](std::int64_t row) { zero(rows, row, d_table.columns); });
   const std::vector<std::int64_t> tokens = tokens_by_row(ids, row_begin, rows.rows());
   const std::vector<std::int64_t> starts = row_starts(ids, tokens);
-  parallel_for(threads_, std::ssize(starts) - 1, [&](std::int64_t i) {
+  parallel_for(team_, std::ssize(starts) - 1, [&](std::int64_t i) {
     Room room(any_narrow(gradient, rows), 2, d_table.columns);
     const std::int64_t first = starts[static_cast<std::size_t>(i)];
     const std::int64_t row = ids[static_cast<std::size_t>(tokens[static_cast<std::size_t>(first)])] - row_begin;
@@ -85,7 +85,7 @@ void CpuKernels::position_forward(ConstTensorView table, std::int64_t sequence, 
                 sequence, table.rows);
   const InRows rows = in_rows(table, table.rows, out.columns, "table");
   const OutRows result = out_rows(out, out.rows, out.columns, "out");
-  parallel_for(threads_, out.rows, [&](std::int64_t t) {
+  parallel_for(team_, out.rows, [&](std::int64_t t) {
     Room room(any_narrow(rows, result), 2, out.columns);
     float* row = result.open(t, room[0], true);
     simd::add(row, rows.row(t % sequence, room[1]), out.columns);
@@ -98,7 +98,7 @@ void CpuKernels::position_backward(ConstTensorView d_out, std::int64_t sequence,
                 sequence, d_table.rows);
   const InRows gradient = in_rows(d_out, d_out.rows, d_table.columns, "d_out");
   const OutRows rows = out_rows(d_table, d_table.rows, d_table.columns, "d_table");
-  parallel_for(threads_, d_table.rows, [&](std::int64_t p) {
+  parallel_for(team_, d_table.rows, [&](std::int64_t p) {
     if (!accumulate) zero(rows, p, d_table.columns);
     if (p >= sequence) return;
     std::vector<float> sum(static_cast<std::size_t>(d_table.columns), 0.0f);
@@ -119,7 +119,7 @@ void CpuKernels::rotary(TensorView x, std::int64_t heads, std::int64_t head_dim,
   const Rows<const float> angles = readable(table, table.rows, head_dim, "table");
   TRIREME_CHECK_LE(sequence, table.rows);
   const std::int64_t half = head_dim / 2;
-  parallel_for(threads_, x.rows, [&](std::int64_t t) {
+  parallel_for(team_, x.rows, [&](std::int64_t t) {
     const float* angle = angles.row(t % sequence);
     Room room(values.is_narrow(), 1, heads * head_dim);
     float* row = values.open(t, room[0], true);

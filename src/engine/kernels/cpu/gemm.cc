@@ -18,7 +18,7 @@ auto floats(const Rows& rows) {
 
 void CpuKernels::use_scratch(TensorView scratch) {
   TRIREME_CHECK(scratch.dtype == DType::kF32 && scratch.contiguous());
-  TRIREME_CHECK_GE(scratch.elements(), narrow_scratch_elements(threads_));
+  TRIREME_CHECK_GE(scratch.elements(), narrow_scratch_elements(threads()));
   scratch_ = reinterpret_cast<float*>(scratch.data);
 }
 
@@ -40,7 +40,7 @@ void CpuKernels::gemm(const Gemm& work) {
                           .n = n,
                           .k = k,
                           .accumulate = work.accumulate},
-                         scratch_, threads_);
+                         scratch_, team_);
   }
   cpu::multiply({.a = floats(a),
                  .a_stride = a.stride(),
@@ -54,7 +54,7 @@ void CpuKernels::gemm(const Gemm& work) {
                  .n = n,
                  .k = k,
                  .accumulate = work.accumulate},
-                threads_);
+                team_);
 }
 
 }  // namespace trireme::kernels

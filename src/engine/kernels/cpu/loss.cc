@@ -22,7 +22,7 @@ bool ignored(std::span<const std::int32_t> targets, std::int64_t t) {
 void CpuKernels::row_maximum(ConstTensorView logits, TensorView row_max) {
   const Rows<const float> rows = readable(logits, logits.rows, logits.columns, "logits");
   float* most = writable(row_max, 1, logits.rows, "row_max").data;
-  parallel_for(threads_, logits.rows,
+  parallel_for(team_, logits.rows,
                [&](std::int64_t t) { most[t] = simd::scaled_maximum(rows.row(t), 1.0f, logits.columns); });
 }
 
@@ -33,7 +33,7 @@ void CpuKernels::softmax_sum(ConstTensorView logits, ConstTensorView row_max, st
   const float* most = readable(row_max, 1, logits.rows, "row_max").data;
   float* sums = writable(row_sum, 1, logits.rows, "row_sum").data;
   float* chosen = writable(target_logit, 1, logits.rows, "target_logit").data;
-  parallel_for(threads_, logits.rows, [&](std::int64_t t) {
+  parallel_for(team_, logits.rows, [&](std::int64_t t) {
     sums[t] = simd::exponential_sum(rows.row(t), most[t], logits.columns);
     const std::int64_t target = targets[static_cast<std::size_t>(t)] - vocabulary_begin;
     chosen[t] = target >= 0 && target < logits.columns ? rows.row(t)[target] : 0.0f;
@@ -60,7 +60,7 @@ void CpuKernels::cross_entropy_backward(TensorView logits, ConstTensorView row_m
   const Rows<float> rows = writable(logits, logits.rows, logits.columns, "logits");
   const float* most = readable(row_max, 1, logits.rows, "row_max").data;
   const float* sums = readable(row_sum, 1, logits.rows, "row_sum").data;
-  parallel_for(threads_, logits.rows, [&](std::int64_t t) {
+  parallel_for(team_, logits.rows, [&](std::int64_t t) {
     if (ignored(targets, t)) {
       std::fill_n(rows.row(t), logits.columns, 0.0f);
       return;

@@ -42,7 +42,7 @@ void CpuKernels::norm_forward(NormType type, ConstTensorView x, ConstTensorView 
                               double epsilon, TensorView y, TensorView stats) {
   const InRows values = in_rows(x, x.rows, x.columns, "x");
   const Rows<float> kept = writable(stats, x.rows, 2, "stats");
-  parallel_pieces(threads_, x.rows, kRowsAtATime, [&](std::int64_t begin, std::int64_t end) {
+  parallel_pieces(team_, x.rows, kRowsAtATime, [&](std::int64_t begin, std::int64_t end) {
     Room room(values.is_narrow(), 1, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       const simd::RowStats of_row = stats_of(type, values.row(t, room[0]), x.columns, epsilon);
@@ -61,7 +61,7 @@ void CpuKernels::norm_apply(NormType type, ConstTensorView x, ConstTensorView st
   const OutRows result = out_rows(y, x.rows, x.columns, "y");
   const SharedRow w(weight, x.columns, "weight");
   const SharedRow b(bias, x.columns, "bias");
-  parallel_pieces(threads_, x.rows, kRowsAtATime, [&](std::int64_t begin, std::int64_t end) {
+  parallel_pieces(team_, x.rows, kRowsAtATime, [&](std::int64_t begin, std::int64_t end) {
     Room room(any_narrow(values, result), 2, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       float* row = result.open(t, room[0]);
@@ -80,7 +80,7 @@ void CpuKernels::norm_backward_input(NormType type, ConstTensorView d_y, ConstTe
   const OutRows result = out_rows(d_x, x.rows, x.columns, "d_x");
   const SharedRow w(weight, x.columns, "weight");
   const auto n = static_cast<float>(x.columns);
-  parallel_pieces(threads_, x.rows, kRowsAtATime, [&](std::int64_t begin, std::int64_t end) {
+  parallel_pieces(team_, x.rows, kRowsAtATime, [&](std::int64_t begin, std::int64_t end) {
     Room room(any_narrow(gradient, values, added, result), 4, x.columns);
     for (std::int64_t t = begin; t < end; ++t) {
       const simd::RowStats of_row = stats_at(kept, t);
@@ -103,7 +103,7 @@ void CpuKernels::norm_backward_weight(NormType type, ConstTensorView d_y, ConstT
   const Rows<const float> kept = readable(stats, x.rows, 2, "stats");
   const OutRows sums = out_rows(d_weight, 1, x.columns, "d_weight");
   const bool narrow = any_narrow(gradient, values);
-  cpu::sum_strips(threads_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
+  cpu::sum_strips(team_, sums, x.columns, accumulate, [&](std::int64_t begin, std::int64_t count, float* total) {
     if (!narrow) {
       return simd::strip_sum_normalised(total, gradient.numbers<float>(0, begin), gradient.stride(),
                                         values.numbers<float>(0, begin), values.stride(), kept.data, kept.stride,

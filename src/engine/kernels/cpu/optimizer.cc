@@ -20,7 +20,7 @@ void CpuKernels::adamw(const AdamW& step, TensorView weights, ConstTensorView gr
   float* m = cpu::writable(first_moment, 1, n, "first_moment").data;
   float* v = cpu::writable(second_moment, 1, n, "second_moment").data;
   const cpu::OutRows narrow = cpu::optional_rows(rounded, 1, n, "rounded");
-  cpu::parallel_pieces(threads_, n, kPiece, [&](std::int64_t begin, std::int64_t end) {
+  cpu::parallel_pieces(team_, n, kPiece, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t count = end - begin;
     cpu::Room room(g.is_narrow(), 1, count);
     simd::adamw(step, w + begin, g.part(0, begin, count, room[0]), m + begin, v + begin, count);
@@ -36,7 +36,7 @@ void CpuKernels::square_blocks(ConstTensorView x, TensorView blocks) {
                 "blocks: {} of [{}, {}], not F64 of [1, {}]", dtype_name(blocks.dtype), blocks.rows, blocks.columns,
                 count);
   auto* sums = reinterpret_cast<double*>(blocks.data);
-  cpu::parallel_for(threads_, count, [&](std::int64_t i) {
+  cpu::parallel_for(team_, count, [&](std::int64_t i) {
     float room[kSquareBlock];
     const std::int64_t begin = i * kSquareBlock, length = std::min(kSquareBlock, x.columns - begin);
     sums[i] = simd::square_block(values.part(0, begin, length, room), length);

@@ -245,12 +245,11 @@ void multiply_share(const TypedProduct& p, const Share& share, const TileScratch
 
 }  // namespace
 
-void multiply_pairs(const TypedProduct& p, float* memory, int threads) {
+void multiply_pairs(const TypedProduct& p, float* memory, Team& team) {
   if (p.k == 0 && p.accumulate) return;
-  for_shares({p.m, p.n, p.transpose_a}, {kPairRows, kPairColumns}, threads,
-             [&](const Share& share, std::int64_t thread) {
-               multiply_share(p, share, TileScratch(memory + thread * pair_scratch_elements()));
-             });
+  for_shares({p.m, p.n, p.transpose_a}, {kPairRows, kPairColumns}, team, [&](const Share& share, std::int64_t member) {
+    multiply_share(p, share, TileScratch(memory + member * pair_scratch_elements()));
+  });
 }
 
 }  // namespace trireme::kernels::cpu

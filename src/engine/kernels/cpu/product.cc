@@ -65,6 +65,7 @@ void own_block(const Product& p, const float* a, const float* b, std::int64_t k,
 }
 
 void multiply_share(const Product& p) {
+  const LibraryAlone alone;
   const bool by_library = library_keeps_the_bits(p);
   for (std::int64_t begin = 0; begin < p.k; begin += kGemmKBlock) {
     const std::int64_t block = std::min(kGemmKBlock, p.k - begin);
@@ -81,7 +82,7 @@ void multiply_share(const Product& p) {
 
 }  // namespace
 
-void multiply(const Product& p, int threads) {
+void multiply(const Product& p, Team& team) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) {
     if (p.accumulate) return;
@@ -90,9 +91,8 @@ void multiply(const Product& p, int threads) {
     }
     return;
   }
-  const LibraryAlone alone;
   constexpr ShareUnit kUnit{.rows = 16, .columns = 48};
-  for_shares({p.m, p.n, p.transpose_a}, kUnit, threads, [&](const Share& share, std::int64_t) {
+  for_shares({p.m, p.n, p.transpose_a}, kUnit, team, [&](const Share& share, std::int64_t) {
     Product part = p;
     part.m = share.rows;
     part.n = share.columns;

@@ -25,10 +25,9 @@ struct Product {
   std::int64_t k = 0;
   bool accumulate = false;
 };
-// On `threads` threads; 1 inside a parallel region.
-void multiply(const Product& product, int threads);
+void multiply(const Product& product, Team& team);
 
-// The same of operands of which some are narrow. scratch: narrow_scratch_elements(threads) floats.
+// The same of operands of which some are narrow. scratch: narrow_scratch_elements(team.size()) floats.
 struct TypedProduct {
   InRows a;
   bool transpose_a = false;
@@ -40,9 +39,9 @@ struct TypedProduct {
   std::int64_t k = 0;
   bool accumulate = false;
 };
-void multiply(const TypedProduct& product, float* scratch, int threads);
+void multiply(const TypedProduct& product, float* scratch, Team& team);
 
 // Such products of which an operand is BF16, by pairs (pair_block.h).
-void multiply_pairs(const TypedProduct& product, float* scratch, int threads);
+void multiply_pairs(const TypedProduct& product, float* scratch, Team& team);
 
 }  // namespace trireme::kernels::cpu

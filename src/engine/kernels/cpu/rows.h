@@ -3,10 +3,12 @@
 // Checked views as rows of floats, and loops over them that threads share. Work is cut by shape; which thread does what
 // cannot change a bit.
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
 #include "base/check.h"
+#include "engine/kernels/cpu/team.h"
 #include "engine/kernels/tensor.h"
 
 namespace trireme::kernels::cpu {
@@ -42,21 +44,31 @@ inline Rows<float> writable(const TensorView& view, std::int64_t rows, std::int6
   check_view(view, rows, columns, name);
   return {reinterpret_cast<float*>(view.data), rows, columns, view.row_stride};
 }
-// function(i) for i in [0, count) on up to `threads` threads.
+
+// function(i, member) for i in [0, count), each member of the team a part of them in order.
 template <class Function>
-void parallel_for(int threads, std::int64_t count, const Function& function) {
-  if (threads == 1 || count <= 1) {
-    for (std::int64_t i = 0; i < count; ++i) function(i);
+void parallel_members(Team& team, std::int64_t count, const Function& function) {
+  if (team.size() == 1 || count <= 1) {
+    for (std::int64_t i = 0; i < count; ++i) function(i, 0);
     return;
   }
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (std::int64_t i = 0; i < count; ++i) function(i);
+  team.each([&](int member) {
+    const std::int64_t each = count / team.size(), more = count % team.size();
+    const std::int64_t begin = member * each + std::min<std::int64_t>(member, more);
+    const std::int64_t end = begin + each + (member < more ? 1 : 0);
+    for (std::int64_t i = begin; i < end; ++i) function(i, member);
+  });
+}
+
+template <class Function>
+void parallel_for(Team& team, std::int64_t count, const Function& function) {
+  parallel_members(team, count, [&](std::int64_t i, int) { function(i); });
 }
 
 // Pieces of at most `size` of [0, total): function(begin, end).
 template <class Function>
-void parallel_pieces(int threads, std::int64_t total, std::int64_t size, const Function& function) {
-  parallel_for(threads, (total + size - 1) / size, [&](std::int64_t piece) {
+void parallel_pieces(Team& team, std::int64_t total, std::int64_t size, const Function& function) {
+  parallel_for(team, (total + size - 1) / size, [&](std::int64_t piece) {
     const std::int64_t begin = piece * size;
     function(begin, begin + size < total ? begin + size : total);
   });

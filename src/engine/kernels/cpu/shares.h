@@ -48,17 +48,17 @@ struct ShareUnit {
   std::int64_t rows = 1, columns = 1;
 };
 
-// function(share, thread) for the shares of `threads` threads that are not empty, each on a thread of its own.
+// function(share, member) for the shares of the team's members that are not empty.
 template <class Function>
-void for_shares(const ShareOf& c, const ShareUnit& unit, int threads, const Function& function) {
-  const Cut cut = cut_of(c, threads);
+void for_shares(const ShareOf& c, const ShareUnit& unit, Team& team, const Function& function) {
+  const Cut cut = cut_of(c, team.size());
   const std::int64_t row_units = divide_up(c.m, unit.rows), column_units = divide_up(c.n, unit.columns);
-  parallel_for(threads, threads, [&](std::int64_t thread) {
-    const std::int64_t i = thread / cut.columns, j = thread % cut.columns;
+  parallel_for(team, team.size(), [&](std::int64_t member) {
+    const std::int64_t i = member / cut.columns, j = member % cut.columns;
     Share share{.row = row_units * i / cut.rows * unit.rows, .column = column_units * j / cut.columns * unit.columns};
     share.rows = std::min(row_units * (i + 1) / cut.rows * unit.rows, c.m) - share.row;
     share.columns = std::min(column_units * (j + 1) / cut.columns * unit.columns, c.n) - share.column;
-    if (share.rows > 0 && share.columns > 0) function(share, thread);
+    if (share.rows > 0 && share.columns > 0) function(share, member);
   });
 }
 

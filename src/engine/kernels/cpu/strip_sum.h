@@ -19,8 +19,8 @@ inline std::int64_t strip_columns(int threads, std::int64_t columns) {
 
 // sums = or += what sum(begin, count, total) adds to `total` (zeros), for columns [begin, begin + count).
 template <class Sum>
-void sum_strips(int threads, const OutRows& sums, std::int64_t columns, bool accumulate, const Sum& sum) {
-  parallel_pieces(threads, columns, strip_columns(threads, columns), [&](std::int64_t begin, std::int64_t end) {
+void sum_strips(Team& team, const OutRows& sums, std::int64_t columns, bool accumulate, const Sum& sum) {
+  parallel_pieces(team, columns, strip_columns(team.size(), columns), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t count = end - begin;
     float total[simd::kMaxStripColumns] = {};
     sum(begin, count, total);
