@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/commands.h"
+#include "cli/not_computed.h"
 #include "model/counts.h"
 #include "model/parameters.h"
 
@@ -88,9 +89,13 @@ void print_model(const Json& config, const std::string& what, bool json, bool al
     print_counts(config.find("model_type")->as_string(), model::count_parameters(config, what).or_throw(), json);
     return;
   }
-  const model::ParameterTable table = model::make_parameter_table(model::parse_config(config, what).or_throw());
+  const model::ConfigReading reading = model::read_config(config, what).or_throw();
+  const model::ParameterTable table = model::make_parameter_table(reading.config);
+  note_not_computed(reading);
   if (json) {
-    fmt::print("{}\n", to_json(table).dump(2));
+    Json answer = to_json(table);
+    answer["training_refuses"] = not_computed_json(reading);
+    fmt::print("{}\n", answer.dump(2));
   } else {
     print_table(table, all);
   }

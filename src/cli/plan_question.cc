@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/words.h"
+#include "cli/not_computed.h"
 #include "cli/plan_values.h"
 #include "model/parameters.h"
 
@@ -140,7 +141,11 @@ model::Config ModelFlags::read(Env& env) const {
   if (!path.empty() && !size.empty()) {
     refuse(size, value, "a model is given by its config.json or by its sizes, not both", "leave one out");
   }
-  if (!path.empty()) return model::load_config(env, path).or_throw();
+  if (!path.empty()) {
+    const model::ConfigReading reading = model::load_config_reading(env, path).or_throw();
+    note_not_computed(reading);
+    return reading.config;
+  }
   if (size.empty()) {
     refuse("model", "", "is needed", "give a config.json, or --layers, --hidden and --heads");
   }

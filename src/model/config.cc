@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "model/config_reading.h"
 
 namespace trireme::model {
 namespace {
@@ -147,6 +148,12 @@ Result<Config> load_config(Env& env, const std::string& path) {
   const Result<Json> document = load_config_document(env, path);
   if (!document) return document.failure();
   return parse_config(*document, config_file(env, path));
+}
+
+Result<ConfigReading> load_config_reading(Env& env, const std::string& path) {
+  const Result<Json> document = load_config_document(env, path);
+  if (!document) return document.failure();
+  return read_config(*document, config_file(env, path));
 }
 
 Status check_trainable(const Config& config) {

@@ -73,8 +73,8 @@ struct Config {
 
 // From the parsed file. `what` names the file in refusals. Absent fields take Hugging Face's defaults, except sizes
 // without which there is no model: those are refused. Fields that do not change training's mathematics (use_cache,
-// torch_dtype, architectures, ...) are passed over; any other unknown field is refused by name with the nearest known
-// one.
+// torch_dtype, ...) are passed over (model/config_fields.h); an unknown field is refused by name with the nearest known
+// one, unless it is null, false, {} or []: such a value can switch nothing on.
 Result<Config> parse_config(const Json& document, const std::string& what);
 // Reads path, or path/config.json if path is a directory.
 Result<Config> load_config(Env& env, const std::string& path);

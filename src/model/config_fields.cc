@@ -1,5 +1,6 @@
 #include "model/config_fields.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -17,6 +18,10 @@ constexpr std::array kGpt2Fields = std::to_array<std::string_view>({
     "n_layer",
     "n_head",
     "n_inner",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "max_position_embeddings",
     "activation_function",
     "layer_norm_epsilon",
     "embd_pdrop",
@@ -30,25 +35,13 @@ constexpr std::array kGpt2Fields = std::to_array<std::string_view>({
 
 // Read in every family but gpt2.
 constexpr std::array kRotaryFields = std::to_array<std::string_view>({
-    "model_type",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "hidden_act",
-    "attention_dropout",
-    "initializer_range",
-    "tie_word_embeddings",
-    "bos_token_id",
-    "eos_token_id",
+    "model_type",          "vocab_size",        "hidden_size",
+    "intermediate_size",   "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim",          "max_position_embeddings",
+    "rms_norm_eps",        "rope_theta",        "rope_scaling",
+    "rope_parameters",     "hidden_act",        "attention_dropout",
+    "initializer_range",   "layer_types",       "tie_word_embeddings",
+    "bos_token_id",        "eos_token_id",
 });
 
 template <std::size_t A, std::size_t B, typename T>
@@ -63,103 +56,59 @@ using Name = std::string_view;
 constexpr std::array kLlamaFields = joined(kRotaryFields, std::to_array<Name>({"attention_bias", "mlp_bias"}));
 constexpr std::array kMistralFields = joined(kRotaryFields, std::to_array<Name>({"sliding_window"}));
 constexpr std::array kQwen2Fields =
-    joined(kMistralFields, std::to_array<Name>({"use_sliding_window", "max_window_layers", "layer_types"}));
+    joined(kMistralFields, std::to_array<Name>({"use_sliding_window", "max_window_layers"}));
 constexpr std::array kQwen3Fields = joined(kQwen2Fields, std::to_array<Name>({"attention_bias"}));
 constexpr std::array kGemmaFields = joined(kRotaryFields, std::to_array<Name>({"attention_bias", "hidden_activation"}));
 
-// Book-keeping, generation settings and heads of other tasks.
-constexpr std::array kPassedOver = std::to_array<std::string_view>({
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "_name_or_path",
-    "architectures",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "chunk_size_feed_forward",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "dtype",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "gradient_checkpointing",
-    "id2label",
-    "is_decoder",
-    "is_llama_config",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_labels",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "output_scores",
-    "pad_token_id",
-    "prefix",
-    "problem_type",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "typical_p",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
+constexpr Changes kShapes = Changes::kShapes;
+constexpr Changes kArithmetic = Changes::kArithmetic;
+
+constexpr std::string_view kNoEncoder = "encoder-decoder models are not implemented";
+constexpr std::string_view kNoCross = "cross-attention is not implemented";
+constexpr std::array kFixed = std::to_array<FixedField>({
+    {"is_encoder_decoder", "false", true, kShapes, kNoEncoder},
+    {"add_cross_attention", "false", true, kShapes, kNoCross},
+    {"is_causal", "true", false, kArithmetic, "attention to later tokens is not implemented"},
+    {"use_parallel_residual", "false", true, kArithmetic, "attention and MLP side by side are not implemented"},
 });
 
-constexpr std::array kGpt2Fixed = std::to_array<FixedField>({
-    {"scale_attn_weights", "true", false, "attention scores are always scaled by 1 / sqrt(head_dim)"},
-    {"scale_attn_by_inverse_layer_idx", "false", true, "scaling attention by the layer's index is not implemented"},
-    {"reorder_and_upcast_attn", "false", true, "reordered attention is not implemented"},
-    {"add_cross_attention", "false", true, "cross-attention is not implemented"},
-    {"is_encoder_decoder", "false", true, "encoder-decoder models are not implemented"},
-});
+constexpr std::array kGpt2Fixed = joined(
+    kFixed,
+    std::to_array<FixedField>(
+        {{"scale_attn_weights", "true", false, kArithmetic, "attention scores are always scaled by 1 / sqrt(head_dim)"},
+         {"scale_attn_by_inverse_layer_idx", "false", true, kArithmetic,
+          "scaling attention by the layer's index is not implemented"},
+         {"reorder_and_upcast_attn", "false", true, kArithmetic, "reordered attention is not implemented"}}));
 
-constexpr std::array kLlamaFixed = std::to_array<FixedField>({
-    {"pretraining_tp", "1", true, "projections in slices (pretraining_tp) are not implemented"},
-    {"partial_rotary_factor", "1.0", true, "rotary embeddings of a part of a head are not implemented"},
-    {"rope_interleaved", "false", true, "rotary pairs are the two halves of a head, never neighbours"},
-    {"is_encoder_decoder", "false", true, "encoder-decoder models are not implemented"},
-});
+constexpr std::string_view kNoDropout = "the family has no such dropout";
+constexpr std::array kRotaryFixed = joined(
+    kFixed,
+    std::to_array<FixedField>(
+        {{"pretraining_tp", "1", true, kArithmetic, "projections in slices (pretraining_tp) are not implemented"},
+         {"partial_rotary_factor", "1.0", true, kArithmetic,
+          "rotary embeddings of a part of a head are not implemented"},
+         {"rotary_pct", "1.0", true, kArithmetic, "rotary embeddings of a part of a head are not implemented"},
+         {"rope_interleaved", "false", true, kArithmetic,
+          "rotary pairs are the two halves of a head, never neighbours"},
+         {"use_mrope", "false", true, kArithmetic, "rotary embeddings of images and time are not implemented"},
+         {"embd_pdrop", "0.0", true, kArithmetic, kNoDropout},
+         {"resid_pdrop", "0.0", true, kArithmetic, kNoDropout},
+         {"attn_pdrop", "0.0", true, kArithmetic, kNoDropout},
+         {"hidden_dropout", "0.0", true, kArithmetic, kNoDropout},
+         {"hidden_dropout_prob", "0.0", true, kArithmetic, kNoDropout}}));
 
 constexpr std::string_view kNoBias = "the family has no such bias";
 constexpr std::string_view kAlwaysBias = "the family has biases on query, key and value, and on nothing else";
-constexpr std::array kNoMlpBias = std::to_array<FixedField>({{"mlp_bias", "false", true, kNoBias}});
-constexpr std::array kMistralFixed =
-    joined(joined(kLlamaFixed, kNoMlpBias), std::to_array<FixedField>({{"attention_bias", "false", true, kNoBias}}));
+constexpr std::array kNoMlpBias = std::to_array<FixedField>({{"mlp_bias", "false", true, kShapes, kNoBias}});
+constexpr std::array kMistralFixed = joined(
+    joined(kRotaryFixed, kNoMlpBias), std::to_array<FixedField>({{"attention_bias", "false", true, kShapes, kNoBias}}));
 constexpr std::array kQwen2Fixed =
-    joined(joined(kLlamaFixed, kNoMlpBias), std::to_array<FixedField>({{"attention_bias", "true", true, kAlwaysBias}}));
-constexpr std::array kQwen3Fixed = joined(kLlamaFixed, kNoMlpBias);
-constexpr std::array kGemmaFixed = joined(
-    kQwen3Fixed, std::to_array<FixedField>(
-                     {{"use_bidirectional_attention", "false", true, "attention to later tokens is not implemented"}}));
+    joined(joined(kRotaryFixed, kNoMlpBias),
+           std::to_array<FixedField>({{"attention_bias", "true", true, kShapes, kAlwaysBias}}));
+constexpr std::array kQwen3Fixed = joined(kRotaryFixed, kNoMlpBias);
+constexpr std::array kGemmaFixed =
+    joined(kQwen3Fixed, std::to_array<FixedField>({{"use_bidirectional_attention", "false", true, kArithmetic,
+                                                    "attention to later tokens is not implemented"}}));
 
 constexpr std::string_view kNoExperts = "mixture-of-experts models are not implemented";
 constexpr std::string_view kNoWindow = "sliding-window attention is not implemented";
@@ -170,35 +119,37 @@ constexpr std::string_view kNoQkNorm = "norms on queries and keys are not implem
 constexpr std::string_view kNoQuantization = "quantized weights cannot be trained";
 
 constexpr std::array kForeign = std::to_array<ForeignField>({
-    {"quantization_config", kNoQuantization},
-    {"compression_config", kNoQuantization},
-    {"sliding_window", kNoWindow},
-    {"use_sliding_window", kNoWindow},
-    {"attention_chunk_size", "chunked attention is not implemented"},
-    {"num_local_experts", kNoExperts},
-    {"num_experts", kNoExperts},
-    {"num_experts_per_tok", kNoExperts},
-    {"n_routed_experts", kNoExperts},
-    {"n_shared_experts", kNoExperts},
-    {"moe_intermediate_size", kNoExperts},
-    {"router_aux_loss_coef", kNoExperts},
-    {"q_lora_rank", kNoLatent},
-    {"kv_lora_rank", kNoLatent},
-    {"attn_logit_softcapping", kNoSoftcap},
-    {"final_logit_softcapping", kNoSoftcap},
-    {"embedding_multiplier", kNoMultiplier},
-    {"residual_multiplier", kNoMultiplier},
-    {"attention_multiplier", kNoMultiplier},
-    {"logits_scaling", kNoMultiplier},
-    {"logit_scale", kNoMultiplier},
-    {"qk_norm", kNoQkNorm},
-    {"use_qk_norm", kNoQkNorm},
-    {"qk_layernorm", kNoQkNorm},
-    {"no_rope_layers", "layers without rotary embeddings are not implemented"},
-    {"alibi", "position biases on attention scores are not implemented"},
-    {"pruned_heads", "pruned heads are not implemented"},
-    {"cross_attention_hidden_size", "cross-attention is not implemented"},
-    {"auto_map", "the model names code of its own, which may compute something else"},
+    {"quantization_config", kArithmetic, kNoQuantization},
+    {"quantization", kArithmetic, kNoQuantization},
+    {"compression_config", kArithmetic, kNoQuantization},
+    {"sparsity_config", kArithmetic, kNoQuantization},
+    {"sliding_window", kArithmetic, kNoWindow},
+    {"use_sliding_window", kArithmetic, kNoWindow},
+    {"attention_chunk_size", kArithmetic, "chunked attention is not implemented"},
+    {"num_local_experts", kShapes, kNoExperts},
+    {"num_experts", kShapes, kNoExperts},
+    {"num_experts_per_tok", kShapes, kNoExperts},
+    {"n_routed_experts", kShapes, kNoExperts},
+    {"n_shared_experts", kShapes, kNoExperts},
+    {"moe_intermediate_size", kShapes, kNoExperts},
+    {"router_aux_loss_coef", kShapes, kNoExperts},
+    {"q_lora_rank", kShapes, kNoLatent},
+    {"kv_lora_rank", kShapes, kNoLatent},
+    {"attn_logit_softcapping", kArithmetic, kNoSoftcap},
+    {"final_logit_softcapping", kArithmetic, kNoSoftcap},
+    {"embedding_multiplier", kArithmetic, kNoMultiplier},
+    {"residual_multiplier", kArithmetic, kNoMultiplier},
+    {"attention_multiplier", kArithmetic, kNoMultiplier},
+    {"logits_scaling", kArithmetic, kNoMultiplier},
+    {"logit_scale", kArithmetic, kNoMultiplier},
+    {"qk_norm", kShapes, kNoQkNorm},
+    {"use_qk_norm", kShapes, kNoQkNorm},
+    {"qk_layernorm", kShapes, kNoQkNorm},
+    {"original_max_position_embeddings", kArithmetic, "the context that rotary scaling starts from is rope_scaling's"},
+    {"no_rope_layers", kArithmetic, "layers without rotary embeddings are not implemented"},
+    {"alibi", kArithmetic, "position biases on attention scores are not implemented"},
+    {"pruned_heads", kShapes, "pruned heads are not implemented"},
+    {"cross_attention_hidden_size", kShapes, kNoCross},
 });
 
 }  // namespace
@@ -221,14 +172,12 @@ std::span<const std::string_view> read_fields(Family family) {
   TRIREME_CHECK(false, "family {}", static_cast<int>(family));
 }
 
-std::span<const std::string_view> passed_over_fields() { return kPassedOver; }
-
 std::span<const FixedField> fixed_fields(Family family) {
   switch (family) {
     case Family::kGpt2:
       return kGpt2Fixed;
     case Family::kLlama:
-      return kLlamaFixed;
+      return kRotaryFixed;
     case Family::kMistral:
       return kMistralFixed;
     case Family::kQwen2:
@@ -245,6 +194,7 @@ std::span<const ForeignField> foreign_fields() { return kForeign; }
 
 bool is_legal(const FixedField& field, const Json& value) {
   if (value.is_null()) return field.null_is_legal;
+  if (is_switched_off(value)) return field.legal == "false";
   if (value.is_bool()) return field.legal == (value.as_bool() ? "true" : "false");
   if (!value.is_number() || field.legal == "true" || field.legal == "false") return false;
   return value.as_number() == std::strtod(std::string(field.legal).c_str(), nullptr);
@@ -257,12 +207,37 @@ bool is_switched_off(const Json& value) {
   return value.is_array() && value.as_array().empty();
 }
 
-std::vector<std::string> known_fields(Family family) {
+std::vector<std::string> fields_that_count(Family family) {
   std::vector<std::string> names;
   for (std::string_view name : read_fields(family)) names.emplace_back(name);
   for (const FixedField& field : fixed_fields(family)) names.emplace_back(field.name);
-  for (std::string_view name : passed_over_fields()) names.emplace_back(name);
   return names;
+}
+
+std::vector<std::string> known_fields(Family family) {
+  std::vector<std::string> names = fields_that_count(family);
+  const auto counting = static_cast<std::ptrdiff_t>(names.size());
+  for (const PassedOverFields& fields : passed_over_fields()) {
+    for (std::string_view name : fields.names) {
+      if (std::find(names.begin(), names.begin() + counting, name) == names.begin() + counting) {
+        names.emplace_back(name);
+      }
+    }
+  }
+  return names;
+}
+
+std::string misspelt_field(std::string_view name, const std::vector<std::string>& fields) {
+  // A letter put in, left out or replaced: what the two begin and end with is all but one letter of the longer.
+  for (const std::string& field : fields) {
+    const auto shorter = std::min(name.size(), field.size());
+    const auto longer = std::max(name.size(), field.size());
+    const auto front = static_cast<std::size_t>(std::ranges::mismatch(name, field).in1 - name.begin());
+    std::size_t back = 0;
+    while (back < shorter - front && name[name.size() - 1 - back] == field[field.size() - 1 - back]) ++back;
+    if (front + back + 1 == longer) return field;
+  }
+  return "";
 }
 
 }  // namespace trireme::model

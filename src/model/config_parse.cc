@@ -10,6 +10,7 @@
 
 #include "model/config.h"
 #include "model/config_fields.h"
+#include "model/config_reading.h"
 #include "model/counts.h"
 #include "model/field_reader.h"
 
@@ -20,6 +21,13 @@ constexpr Range kPositive{.least = 0.0, .least_is_legal = false, .words = "must 
 constexpr Range kSmall{.least = 0.0, .least_is_legal = false, .end = 1.0, .words = "must be above 0 and below 1"};
 constexpr Range kFraction{.least = 0.0, .end = 1.0, .words = "must be in [0, 1)"};
 constexpr Range kAtLeastOne{.least = 1.0, .words = "must be at least 1"};
+
+// Two readers of one config.json: of what shapes depend on, and of what the arithmetic alone depends on.
+struct Readers {
+  FieldReader shapes;
+  FieldReader arithmetic;
+  FieldReader& of(Changes changes) { return changes == Changes::kShapes ? shapes : arithmetic; }
+};
 
 Activation parse_activation(FieldReader& fields, std::string_view name, std::string fallback) {
   const std::string text = fields.text_or(name, std::move(fallback));
@@ -36,35 +44,37 @@ Activation parse_activation(FieldReader& fields, std::string_view name, std::str
   return Activation::kSilu;
 }
 
-void check_unknown_fields(FieldReader& fields, Family family) {
-  const auto holds = [](std::span<const std::string_view> names, std::string_view name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  for (const auto& [name, value] : fields.object().as_object()) {
-    if (holds(read_fields(family), name) || holds(passed_over_fields(), name)) continue;
+void check_unknown_field(FieldReader& fields, Family family, const std::string& name, const Json& value) {
+  const std::string meant = misspelt_field(name, fields_that_count(family));
+  if (is_switched_off(value) && meant.empty()) return;
+  fields.refuse(name, shown(value),
+                fmt::format("{} has no such field that is known here, and an unknown field may change the result",
+                            family_name(family)),
+                meant.empty() ? nearest_word(name, known_fields(family)) : meant);
+}
+
+void check_fields(Readers& readers, Family family) {
+  const auto read = read_fields(family);
+  const auto fixed = fixed_fields(family);
+  const auto foreign = foreign_fields();
+  for (const auto& [name, value] : readers.shapes.object().as_object()) {
+    if (std::find(read.begin(), read.end(), name) != read.end()) continue;
     const auto same_name = [&name = name](const auto& field) { return field.name == name; };
-    const auto fixed = fixed_fields(family);
     if (const auto at = std::find_if(fixed.begin(), fixed.end(), same_name); at != fixed.end()) {
-      if (!is_legal(*at, value)) {
-        fields.refuse(name, shown(value), std::string(at->rule), std::string(at->legal));
-      }
-      continue;
+      if (is_legal(*at, value)) continue;
+      readers.of(at->changes).refuse(name, shown(value), std::string(at->rule), std::string(at->legal));
+    } else if (const auto other = std::find_if(foreign.begin(), foreign.end(), same_name); other != foreign.end()) {
+      if (is_switched_off(value)) continue;
+      readers.of(other->changes).refuse(name, shown(value), std::string(other->rule));
+    } else if (!reason_to_pass_over(name)) {
+      check_unknown_field(readers.shapes, family, name, value);
     }
-    const auto foreign = foreign_fields();
-    if (const auto at = std::find_if(foreign.begin(), foreign.end(), same_name); at != foreign.end()) {
-      if (!is_switched_off(value)) fields.refuse(name, shown(value), std::string(at->rule));
-      continue;
-    }
-    fields.refuse(name, shown(value),
-                  fmt::format("{} has no such field that is known here, and an unknown field may change the result",
-                              family_name(family)),
-                  nearest_word(name, known_fields(family)));
   }
 }
 
 void check_keys(FieldReader& fields, std::string_view type, const std::vector<std::string>& legal) {
   for (const auto& [key, value] : fields.object().as_object()) {
-    if (std::find(legal.begin(), legal.end(), key) != legal.end()) continue;
+    if (std::find(legal.begin(), legal.end(), key) != legal.end() || is_switched_off(value)) continue;
     fields.refuse(key, shown(value), fmt::format("rotary scaling of type {} has no such field", type),
                   nearest_word(key, legal));
   }
@@ -83,7 +93,9 @@ void parse_rope_object(FieldReader& rope, Config& config) {
     rope.refuse("type", shown(*old_type), fmt::format("contradicts rope_type ({})", shown(*new_type)));
   }
   const std::string type = rope.text_or(new_type != nullptr || old_type == nullptr ? "rope_type" : "type", "default");
-  config.rope_theta = rope.number_or("rope_theta", config.rope_theta, kAtLeastOne);
+  if (rope.given("rope_theta") != nullptr) {
+    config.rope_theta = rope.number_or("rope_theta", config.rope_theta, kAtLeastOne);
+  }
   if (const Json* part = rope.given("partial_rotary_factor");
       part != nullptr && *part != Json(1.0) && *part != Json(1)) {
     rope.refuse("partial_rotary_factor", shown(*part), "rotary embeddings of a part of a head are not implemented",
@@ -120,17 +132,26 @@ void parse_rope_object(FieldReader& rope, Config& config) {
   check_keys(rope, type, legal);
 }
 
-void parse_rope(FieldReader& fields, Config& config) {
-  config.position = PositionKind::kRotary;
-  config.rope_theta = fields.number_or("rope_theta", 10000.0, kAtLeastOne);
+// rope_scaling or rope_parameters, where they are given; the name too. transformers 5 writes both for readers of 4.
+std::pair<std::string_view, const Json*> rope_object(FieldReader& fields) {
   const Json* scaling = fields.given("rope_scaling");
   const Json* parameters = fields.given("rope_parameters");
-  if (scaling != nullptr && parameters != nullptr) {
+  if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
     fields.refuse("rope_scaling", shown(*scaling), "must not be given beside rope_parameters", "keep one of the two");
   }
-  const Json* object = scaling != nullptr ? scaling : parameters;
-  if (object == nullptr || !fields.ok()) return;
-  const std::string_view name = scaling != nullptr ? "rope_scaling" : "rope_parameters";
+  if (scaling != nullptr) return {"rope_scaling", scaling};
+  return {"rope_parameters", parameters};
+}
+
+void parse_rope(FieldReader& fields, Config& config) {
+  config.position = PositionKind::kRotary;
+  const auto [name, object] = rope_object(fields);
+  const bool inside =
+      object != nullptr && object->find("rope_theta") != nullptr && !object->find("rope_theta")->is_null();
+  const bool outside = fields.given("rope_theta") != nullptr;
+  // null is no number; but where the object has the number, the field is of the other generation of files.
+  if (outside || !inside) config.rope_theta = fields.number_or("rope_theta", 10000.0, kAtLeastOne);
+  if (object == nullptr) return;
   if (!object->is_object()) {
     fields.refuse(name, shown(*object), "must be an object or null");
     return;
@@ -138,39 +159,53 @@ void parse_rope(FieldReader& fields, Config& config) {
   const double outer_theta = config.rope_theta;
   FieldReader rope(*object, fields.option(name));
   parse_rope_object(rope, config);
-  if (!rope.ok()) {
-    fields.adopt(rope.failure());
-  } else if (fields.given("rope_theta") != nullptr && config.rope_theta != outer_theta) {
+  fields.adopt(rope);
+  if (rope.ok() && outside && config.rope_theta != outer_theta) {
     fields.refuse("rope_theta", fmt::format("{}", outer_theta),
                   fmt::format("contradicts {}'s rope_theta ({})", name, config.rope_theta));
   }
 }
 
-void parse_gpt2(FieldReader& fields, Config& config) {
-  config.hidden = fields.size("n_embd");
-  config.layers = fields.size("n_layer", kMaxLayers);
+// A size under gpt2's own name, or under that which transformers takes for it in every family.
+std::int64_t gpt2_size(FieldReader& fields, std::string_view own, std::string_view common, std::int64_t fallback,
+                       std::int64_t most = kMaxWidth) {
+  if (fields.given(common) == nullptr)
+    return fallback > 0 ? fields.size_or(own, fallback, most) : fields.size(own, most);
+  const std::int64_t size = fields.size_or(common, 1, most);
+  if (fields.object().find(own) != nullptr && fields.size_or(own, size, most) != size) {
+    fields.refuse(common, std::to_string(size),
+                  fmt::format("contradicts {} ({})", own, shown(*fields.object().find(own))));
+  }
+  return size;
+}
+
+void parse_gpt2(Readers& readers, Config& config) {
+  FieldReader& fields = readers.shapes;
+  FieldReader& arithmetic = readers.arithmetic;
+  config.hidden = gpt2_size(fields, "n_embd", "hidden_size", 0);
+  config.layers = gpt2_size(fields, "n_layer", "num_hidden_layers", 0, kMaxLayers);
   config.vocabulary = fields.size("vocab_size");
-  config.heads = fields.size_or("n_head", 12);
+  config.heads = gpt2_size(fields, "n_head", "num_attention_heads", 12);
   config.kv_heads = config.heads;
   config.ffn = fields.size_or_null("n_inner", 4 * config.hidden);
-  config.max_positions = fields.size_or("n_positions", 1024);
+  config.max_positions = gpt2_size(fields, "n_positions", "max_position_embeddings", 1024);
   // Old files say the context length twice.
   if (fields.given("n_ctx") != nullptr && fields.size_or("n_ctx", 1) != config.max_positions) {
     fields.refuse("n_ctx", shown(*fields.given("n_ctx")),
                   fmt::format("contradicts n_positions ({})", config.max_positions));
   }
   config.norm = NormKind::kLayerNorm;
-  config.norm_epsilon = fields.number_or("layer_norm_epsilon", 1e-5, kSmall);
-  config.activation = parse_activation(fields, "activation_function", "gelu_new");
+  config.norm_epsilon = arithmetic.number_or("layer_norm_epsilon", 1e-5, kSmall);
+  config.activation = parse_activation(arithmetic, "activation_function", "gelu_new");
   config.gated_mlp = false;
   config.attention_input_bias = config.attention_output_bias = config.mlp_bias = true;
   config.tied_embeddings = fields.flag_or("tie_word_embeddings", true);
   config.position = PositionKind::kLearned;
-  config.embedding_dropout = fields.number_or("embd_pdrop", 0.1, kFraction);
-  config.attention_dropout = fields.number_or("attn_pdrop", 0.1, kFraction);
-  config.residual_dropout = fields.number_or("resid_pdrop", 0.1, kFraction);
-  config.bos_token = fields.token_or("bos_token_id", 50256, config.vocabulary);
-  config.eos_token = fields.token_or("eos_token_id", 50256, config.vocabulary);
+  config.embedding_dropout = arithmetic.number_or("embd_pdrop", 0.1, kFraction);
+  config.attention_dropout = arithmetic.number_or("attn_pdrop", 0.1, kFraction);
+  config.residual_dropout = arithmetic.number_or("resid_pdrop", 0.1, kFraction);
+  config.bos_token = arithmetic.token_or("bos_token_id", 50256, config.vocabulary);
+  config.eos_token = arithmetic.token_or("eos_token_id", 50256, config.vocabulary);
   if (!fields.ok()) return;
   if (config.hidden % config.heads != 0) {
     fields.refuse("n_head", std::to_string(config.heads), fmt::format("must divide n_embd ({})", config.hidden));
@@ -247,19 +282,20 @@ void check_layer_types(FieldReader& fields, const Config& config) {
 }
 
 void parse_window(FieldReader& fields, Config& config, const RotaryDefaults& defaults) {
-  if (defaults.sliding_window == 0) return;  // the family has none
-  const bool qwen = config.family != Family::kMistral;
-  if (!qwen || fields.flag_or("use_sliding_window", false)) {
+  const bool qwen = config.family == Family::kQwen2 || config.family == Family::kQwen3;
+  const bool has_windows = defaults.sliding_window > 0;
+  if (has_windows && (!qwen || fields.flag_or("use_sliding_window", false))) {
     config.sliding_window = size_or_either(fields, "sliding_window", defaults.sliding_window, 0);
     if (qwen) config.first_window_layer = fields.size_or("max_window_layers", 28, kMaxWidth, 0);
     if (config.sliding_window == 0 || config.first_window_layer >= config.layers) {
       config.sliding_window = config.first_window_layer = 0;
     }
   }
-  if (qwen) check_layer_types(fields, config);
+  check_layer_types(fields, config);
 }
 
-void check_heads(FieldReader& fields, const Config& config, bool derived_head_dim) {
+void check_heads(Readers& readers, const Config& config, bool derived_head_dim) {
+  FieldReader& fields = readers.shapes;
   if (config.heads % config.kv_heads != 0) {
     fields.refuse("num_key_value_heads", std::to_string(config.kv_heads),
                   fmt::format("must divide num_attention_heads ({})", config.heads));
@@ -269,13 +305,16 @@ void check_heads(FieldReader& fields, const Config& config, bool derived_head_di
                   fmt::format("must divide hidden_size ({}) where head_dim is not given", config.hidden));
   }
   if (config.head_dim % 2 != 0) {
-    fields.refuse("head_dim", std::to_string(config.head_dim), "must be even, since rotary embeddings turn pairs",
-                  fmt::format("{}, {}", std::max<std::int64_t>(2, config.head_dim - 1), config.head_dim + 1));
+    readers.arithmetic.refuse(
+        "head_dim", std::to_string(config.head_dim), "must be even, since rotary embeddings turn pairs",
+        fmt::format("{}, {}", std::max<std::int64_t>(2, config.head_dim - 1), config.head_dim + 1));
   }
 }
 
 // Llama and the families that differ from it in a few fields.
-void parse_rotary_family(FieldReader& fields, Config& config) {
+void parse_rotary_family(Readers& readers, Config& config) {
+  FieldReader& fields = readers.shapes;
+  FieldReader& arithmetic = readers.arithmetic;
   const RotaryDefaults defaults = rotary_defaults(config.family);
   config.hidden = fields.size("hidden_size");
   config.ffn = fields.size("intermediate_size");
@@ -288,10 +327,10 @@ void parse_rotary_family(FieldReader& fields, Config& config) {
   config.head_dim = size_or_either(fields, "head_dim", defaults.head_dim > 0 ? defaults.head_dim : derived, derived);
   config.max_positions = fields.size_or("max_position_embeddings", defaults.max_positions);
   config.norm = NormKind::kRmsNorm;
-  config.norm_epsilon = fields.number_or("rms_norm_eps", 1e-6, kSmall);
+  config.norm_epsilon = arithmetic.number_or("rms_norm_eps", 1e-6, kSmall);
   config.activation = config.family == Family::kGemma
-                          ? parse_gemma_activation(fields, defaults.activation)
-                          : parse_activation(fields, "hidden_act", std::string(defaults.activation));
+                          ? parse_gemma_activation(arithmetic, defaults.activation)
+                          : parse_activation(arithmetic, "hidden_act", std::string(defaults.activation));
   config.gated_mlp = true;
   const bool has_bias_field = config.family != Family::kMistral && config.family != Family::kQwen2;
   config.attention_output_bias = has_bias_field && fields.flag_or("attention_bias", false);
@@ -299,14 +338,14 @@ void parse_rotary_family(FieldReader& fields, Config& config) {
   config.qk_norm = config.family == Family::kQwen3;
   config.mlp_bias = config.family == Family::kLlama && fields.flag_or("mlp_bias", false);
   config.tied_embeddings = fields.flag_or("tie_word_embeddings", defaults.tied_embeddings);
-  config.attention_dropout = fields.number_or("attention_dropout", 0.0, kFraction);
-  config.bos_token = fields.token_or("bos_token_id", defaults.bos_token, config.vocabulary);
-  config.eos_token = fields.token_or("eos_token_id", defaults.eos_token, config.vocabulary);
-  parse_rope(fields, config);
-  parse_window(fields, config, defaults);
+  config.attention_dropout = arithmetic.number_or("attention_dropout", 0.0, kFraction);
+  config.bos_token = arithmetic.token_or("bos_token_id", defaults.bos_token, config.vocabulary);
+  config.eos_token = arithmetic.token_or("eos_token_id", defaults.eos_token, config.vocabulary);
+  parse_rope(arithmetic, config);
+  parse_window(arithmetic, config, defaults);
   if (!fields.ok()) return;
   const bool no_default = fields.object().find("head_dim") != nullptr || defaults.head_dim == 0;
-  check_heads(fields, config, fields.given("head_dim") == nullptr && no_default);
+  check_heads(readers, config, fields.given("head_dim") == nullptr && no_default);
 }
 
 void check_total(FieldReader& fields, const Config& config) {
@@ -321,8 +360,9 @@ void check_total(FieldReader& fields, const Config& config) {
 
 }  // namespace
 
-Result<Config> parse_config(const Json& document, const std::string& what) {
-  FieldReader fields(document, what);
+Result<ConfigReading> read_config(const Json& document, const std::string& what) {
+  Readers readers{.shapes = FieldReader(document, what), .arithmetic = FieldReader(document, what)};
+  FieldReader& fields = readers.shapes;
   if (!document.is_object()) {
     return Failure{what, shown(document), fmt::format("must hold one object, holds {}", document.type_name()), ""};
   }
@@ -340,18 +380,27 @@ Result<Config> parse_config(const Json& document, const std::string& what) {
     return Failure{fields.option("model_type"), type->is_string() ? type->as_string() : shown(*type),
                    "this model family is not supported", family_names()};
   }
-  Config config;
+  ConfigReading reading;
+  Config& config = reading.config;
   config.family = *family;
-  check_unknown_fields(fields, config.family);
+  check_fields(readers, config.family);
   if (config.family == Family::kGpt2) {
-    parse_gpt2(fields, config);
+    parse_gpt2(readers, config);
   } else {
-    parse_rotary_family(fields, config);
+    parse_rotary_family(readers, config);
   }
-  config.initializer_range = fields.number_or("initializer_range", 0.02, kFraction);
+  config.initializer_range = readers.arithmetic.number_or("initializer_range", 0.02, kFraction);
   if (fields.ok()) check_total(fields, config);
   if (!fields.ok()) return fields.failure();
-  return config;
+  reading.not_computed = readers.arithmetic.failures();
+  return reading;
+}
+
+Result<Config> parse_config(const Json& document, const std::string& what) {
+  Result<ConfigReading> reading = read_config(document, what);
+  if (!reading) return reading.failure();
+  if (!reading->not_computed.empty()) return reading->not_computed.front();
+  return reading->config;
 }
 
 }  // namespace trireme::model

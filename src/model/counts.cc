@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "model/config.h"
 #include "model/config_fields.h"
+#include "model/config_reading.h"
 #include "model/field_reader.h"
 #include "model/parameters.h"
 
@@ -113,7 +113,6 @@ constexpr std::array kCommonRead = std::to_array<std::string_view>({
 });
 constexpr std::array kCommonPassedOver = std::to_array<std::string_view>({
     "attention_dropout",
-    "auto_map",
     "bos_token_id",
     "eos_token_id",
     "hidden_act",
@@ -260,17 +259,19 @@ const ExpertFamily* expert_family(const Json& config) {
 
 void check_fields(FieldReader& fields, const ExpertFamily& family) {
   std::vector<std::string> known;
-  for (const auto names :
-       {std::span<const std::string_view>(kCommonRead), family.read,
-        std::span<const std::string_view>(kCommonPassedOver), family.passed_over, passed_over_fields()}) {
+  for (const auto names : {std::span<const std::string_view>(kCommonRead), family.read,
+                           std::span<const std::string_view>(kCommonPassedOver), family.passed_over}) {
     known.insert(known.end(), names.begin(), names.end());
   }
   for (const auto& [name, value] : fields.object().as_object()) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (reason_to_pass_over(name)) continue;
+    const std::string meant = misspelt_field(name, known);
+    if (is_switched_off(value) && meant.empty()) continue;
     fields.refuse(
         name, shown(value),
         fmt::format("{} has no such field that is known here, and an unknown field may change the count", family.name),
-        nearest_word(name, known));
+        meant.empty() ? nearest_word(name, known) : meant);
   }
 }
 
@@ -281,9 +282,9 @@ bool is_mixture_of_experts(const Json& config) { return expert_family(config) !=
 Result<ParameterCounts> count_parameters(const Json& config, const std::string& what) {
   const ExpertFamily* family = expert_family(config);
   if (family == nullptr) {
-    const Result<Config> dense = parse_config(config, what);
+    const Result<ConfigReading> dense = read_config(config, what);
     if (!dense) return dense.failure();
-    const ParameterTable table = make_parameter_table(*dense);
+    const ParameterTable table = make_parameter_table(dense->config);
     const std::int64_t total = table.total();
     return ParameterCounts{.total = total, .active = total, .embedding = table.parameters.front().elements()};
   }

@@ -20,7 +20,7 @@ struct ParameterCounts {
   friend bool operator==(const ParameterCounts&, const ParameterCounts&) = default;
 };
 
-// Refuses what parse_config refuses; of a mixture of experts, fields that are unknown or do not fit together. Fields
+// Refuses what read_config refuses; of a mixture of experts, fields that are unknown or do not fit together. Fields
 // that no count depends on are passed over there.
 Result<ParameterCounts> count_parameters(const Json& config, const std::string& what);
 

@@ -20,12 +20,11 @@ std::string shown(const Json& value) {
 std::string FieldReader::option(std::string_view name) const { return fmt::format("{}: {}", what_, name); }
 
 void FieldReader::refuse(std::string_view name, std::string value, std::string rule, std::string nearest) {
-  if (failure_) return;
-  failure_ = Failure{option(name), std::move(value), std::move(rule), std::move(nearest)};
+  failures_.push_back({option(name), std::move(value), std::move(rule), std::move(nearest)});
 }
 
-void FieldReader::adopt(const Failure& failure) {
-  if (!failure_) failure_ = failure;
+void FieldReader::adopt(const FieldReader& other) {
+  failures_.insert(failures_.end(), other.failures_.begin(), other.failures_.end());
 }
 
 void FieldReader::refuse_total(double parameters) {

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -29,19 +29,20 @@ struct Range {
   std::string_view words;
 };
 
-// The first refusal is kept, and later reads give their fallback, so that a parser is a list of reads with one check at
-// its end. The object must outlive the reader.
+// Refusals are kept, and a read that is refused gives its fallback, so that a parser is a list of reads with one check
+// at its end. The object must outlive the reader.
 class FieldReader {
  public:
   FieldReader(const Json& object, std::string what) : object_(object), what_(std::move(what)) {}
 
-  bool ok() const { return !failure_.has_value(); }
-  const Failure& failure() const { return *failure_; }
+  bool ok() const { return failures_.empty(); }
+  const Failure& failure() const { return failures_.front(); }        // the first; not ok()
+  const std::vector<Failure>& failures() const { return failures_; }  // in the order of the reads
   const Json& object() const { return object_; }
   std::string option(std::string_view name) const;
 
   void refuse(std::string_view name, std::string value, std::string rule, std::string nearest = "");
-  void adopt(const Failure& failure);
+  void adopt(const FieldReader& other);  // its refusals
   // Refuses a total (in floating point, since the point is to find what would overflow) of kMaxParameters or more.
   void refuse_total(double parameters);
 
@@ -64,7 +65,7 @@ class FieldReader {
  private:
   const Json& object_;
   std::string what_;
-  std::optional<Failure> failure_;
+  std::vector<Failure> failures_;
 };
 
 }  // namespace trireme::model
