@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "cli/commands.h"
+#include "engine/data/token_format.h"
 #include "engine/data/tokenize.h"
 
 namespace trireme::cli {
@@ -52,10 +53,11 @@ void declare_tokenize(Command& parent, Env& env) {
 struct Inspected {
   std::string file;
   std::int64_t vocabulary = 0;
+  std::int64_t token_bytes = 0;  // 0: nobody says it
   std::string tokenizer;
 };
 
-std::vector<Inspected> files_at(Env& env, const std::string& path, std::int64_t vocabulary) {
+std::vector<Inspected> files_at(Env& env, const std::string& path, std::int64_t vocabulary, std::int64_t token_bytes) {
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
   if (vocabulary < 0 || vocabulary > kMostTokens) {
     throw Error(Failure{.option = "--vocabulary",
@@ -63,24 +65,29 @@ std::vector<Inspected> files_at(Env& env, const std::string& path, std::int64_t 
                         .rule = fmt::format("must be in [1, {}]", kMostTokens),
                         .nearest = "50257"});
   }
-  const std::string directory = env.is_directory(path) ? path : directory_name(path);
-  std::string tokenizer;
-  if (env.exists(join_path(directory, data::kInfoFile))) {
-    const data::DataInfo info = data::load_data_info(env, directory).or_throw();
-    if (vocabulary == 0) vocabulary = info.vocabulary;
-    tokenizer = info.tokenizer;
+  if (token_bytes != 0 && token_bytes != 2 && token_bytes != 4) {
+    throw Error(Failure{.option = "--token-bytes",
+                        .value = fmt::format("{}", token_bytes),
+                        .rule = "tokens are 16 or 32 bits",
+                        .nearest = "2, 4"});
   }
+  std::vector<std::string> paths{path};
+  if (env.is_directory(path)) {
+    paths = {join_path(path, data::kTrainFile), join_path(path, data::kValidationFile)};
+    std::erase_if(paths, [&](const std::string& file) { return !env.exists(file); });
+  }
+  const data::ToldFormat told =
+      data::format_beside(env, env.is_directory(path) ? join_path(path, data::kTrainFile) : path).or_throw();
+  if (vocabulary == 0) vocabulary = told.vocabulary;
   if (vocabulary == 0) {
     throw Error(Failure{.option = "--vocabulary",
                         .value = "",
                         .rule = fmt::format("is needed: there is no {} beside {}", data::kInfoFile, path),
                         .nearest = "50257 for gpt2's tokens"});
   }
-  if (!env.is_directory(path)) return {{path, vocabulary, tokenizer}};
+  const std::int64_t width = data::agreed_token_bytes(token_bytes, told, "--token-bytes").or_throw();
   std::vector<Inspected> files;
-  for (const char* name : {data::kTrainFile, data::kValidationFile}) {
-    if (env.exists(join_path(path, name))) files.push_back({join_path(path, name), vocabulary, tokenizer});
-  }
+  for (const std::string& file : paths) files.push_back({file, vocabulary, width, told.tokenizer});
   return files;
 }
 
@@ -99,21 +106,28 @@ void declare_inspect(Command& parent, Env& env) {
   struct Options {
     std::string path;
     std::int64_t vocabulary = 0;
+    std::int64_t token_bytes = 0;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
   Command& command = parent.command("inspect", "Counts, entropy and first tokens of token files");
   command.positional("path", options->path, "a token file, or a directory that tokenize wrote", true);
   command.option("vocabulary", options->vocabulary, "of the file, where no data.json says it");
+  command.option("token-bytes", options->token_bytes,
+                 "of a token: 2 or 4 (default: as a file beside it says, else as "
+                 "the vocabulary needs)");
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples("  trireme data inspect data/book\n  trireme data inspect train.bin --vocabulary 50257");
   command.run([options, &env] {
     Json all = Json::array();
-    for (const Inspected& file : files_at(env, options->path, options->vocabulary)) {
+    for (const Inspected& file : files_at(env, options->path, options->vocabulary, options->token_bytes)) {
       std::unique_ptr<data::Tokenizer> tokenizer;
       if (!file.tokenizer.empty()) tokenizer = data::make_tokenizer(file.tokenizer).or_throw();
       const data::TokenFileSummary summary =
-          data::inspect_token_file(env, file.file, file.vocabulary, tokenizer.get()).or_throw();
+          data::inspect_token_file(
+              env, file.file,
+              {.vocabulary = file.vocabulary, .token_bytes = file.token_bytes, .tokenizer = tokenizer.get()})
+              .or_throw();
       all.push_back(to_json(file, summary));
       if (options->json) continue;
       fmt::print("{}: {} tokens of {} bytes, {} distinct, largest {} of vocabulary {}\n", file.file,

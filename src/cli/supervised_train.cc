@@ -122,7 +122,7 @@ ExitCode train_supervised(Env& env, const train::ResolvedRun& run, const TrainOp
                         .nearest = "remove it"});
   }
   // What workers would refuse, said once, before anything is touched and they are started.
-  train::check_dry_run(env, run, !several);
+  train::check_dry_run(env, *log, run, !several);
   const std::unique_ptr<checkpoint::Lease> lease = checkpoint::Lease::claim(env, config.out);
   train::remove_fault_marks(env, config.out);
   const supervisor::ReshapeProblem problem = problem_of(env, run);

@@ -28,7 +28,7 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
 ExitCode run_train(Env& env, const comm::Launch& launch, const TrainOptions& options) {
   const train::ResolvedRun run = resolve_train(env, launch, options);
   if (options.dry_run) {
-    train::check_dry_run(env, run);
+    train::check_dry_run(env, *make_stderr_log(), run);
     return dry_run(run, options.json);
   }
   // A launcher that is not this program's own has the last word: its ranks have no supervisor.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -36,7 +37,7 @@ Sample SampleOrder::sample_at(std::int64_t index) const {
 }
 
 Result<Sampler> Sampler::open(Env& env, const SamplerOptions& options) {
-  Result<TokenFile> file = TokenFile::open(env, options.path, options.vocabulary);
+  Result<TokenFile> file = TokenFile::open(env, options.path, options.vocabulary, options.token_bytes);
   if (!file.ok()) return file.failure();
   const Result<SampleOrder> order =
       SampleOrder::make(options.path, file->tokens(), options.sequence, options.seed, options.order);
@@ -50,11 +51,12 @@ void Sampler::fill_batch(std::int64_t first_sample, std::int64_t count, std::spa
   TRIREME_CHECK_EQ(static_cast<std::int64_t>(inputs.size()), elements);
   TRIREME_CHECK_EQ(static_cast<std::int64_t>(targets.size()), elements);
   const auto length = static_cast<std::size_t>(sequence());
+  std::vector<std::int32_t> tokens(length + 1);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::size_t at = static_cast<std::size_t>(i) * length;
-    const std::int64_t first_token = sample_at(first_sample + i).first_token;
-    file_.read(first_token, inputs.subspan(at, length));
-    file_.read(first_token + 1, targets.subspan(at, length));
+    file_.read(sample_at(first_sample + i).first_token, tokens);
+    std::ranges::copy(std::span(tokens).first(length), inputs.subspan(at).begin());
+    std::ranges::copy(std::span(tokens).last(length), targets.subspan(at).begin());
   }
 }
 

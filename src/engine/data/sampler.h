@@ -57,6 +57,7 @@ struct SamplerOptions {
   std::int64_t sequence = 0;
   std::uint64_t seed = 0;  // not used where the order is kInOrder
   Order order = Order::kShuffled;
+  std::int64_t token_bytes = 0;  // as TokenFile::open has it
 };
 
 // A token file read in that order. Immutable, so any number of rank threads may share one.

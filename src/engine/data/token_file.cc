@@ -1,17 +1,31 @@
 #include "engine/data/token_file.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "engine/data/token_format.h"
 
 namespace trireme::data {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "token files are read as they stand");
+
 constexpr std::int64_t kLargest16BitVocabulary = 65536;
+
+template <class Stored>
+void widen(std::span<const std::byte> bytes, std::span<std::uint32_t> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Stored token;
+    std::memcpy(&token, bytes.data() + i * sizeof(Stored), sizeof(Stored));
+    out[i] = token;
+  }
+}
 
 }  // namespace
 
@@ -25,58 +39,63 @@ void append_tokens(std::span<const std::int32_t> tokens, std::int64_t vocabulary
   }
 }
 
-Result<TokenFile> TokenFile::open(Env& env, const std::string& path, std::int64_t vocabulary) {
+Result<TokenFile> TokenFile::open(Env& env, const std::string& path, std::int64_t vocabulary,
+                                  std::int64_t token_bytes) {
   TRIREME_CHECK_GT(vocabulary, 0);
-  std::unique_ptr<MappedFile> file = env.map_file(path);
-  const std::int64_t size = token_size(vocabulary);
-  const auto bytes = static_cast<std::int64_t>(file->bytes().size());
-  if (bytes % size != 0) {
+  TRIREME_CHECK(token_bytes == 0 || token_bytes == 2 || token_bytes == 4, "tokens of {} bytes", token_bytes);
+  const bool told = token_bytes != 0;
+  if (!told) token_bytes = token_size(vocabulary);
+  std::unique_ptr<RandomReader> file = env.open_reader(path);
+  if (Status status = check_head(*file, path); !status.ok()) return status.failure();
+  if (file->size() % token_bytes != 0) {
     return Failure{path, "",
-                   fmt::format("truncated: {} bytes is not a multiple of {} (a token of a vocabulary of {})", bytes,
-                               size, vocabulary),
+                   fmt::format("truncated: {} bytes is not a multiple of {} (a token of a vocabulary of {})",
+                               file->size(), token_bytes, vocabulary),
                    "make the file again"};
   }
-  return TokenFile(path, vocabulary, std::move(file));
+  return TokenFile(path, vocabulary, token_bytes, told, std::move(file));
 }
 
-TokenFile::TokenFile(std::string path, std::int64_t vocabulary, std::unique_ptr<MappedFile> file)
+TokenFile::TokenFile(std::string path, std::int64_t vocabulary, std::int64_t token_bytes, bool width_is_told,
+                     std::unique_ptr<RandomReader> file)
     : path_(std::move(path)),
       vocabulary_(vocabulary),
-      token_size_(token_size(vocabulary)),
-      tokens_(static_cast<std::int64_t>(file->bytes().size()) / token_size_),
+      token_bytes_(token_bytes),
+      width_is_told_(width_is_told),
+      tokens_(file->size() / token_bytes),
       file_(std::move(file)) {}
 
-std::uint32_t TokenFile::raw(std::int64_t position) const {
-  TRIREME_CHECK(position >= 0 && position < tokens_, "token {} of {}", position, tokens_);
-  const std::byte* at = file_->bytes().data() + position * token_size_;
-  std::uint32_t token = 0;
-  for (std::int64_t i = 0; i < token_size_; ++i) token |= std::to_integer<std::uint32_t>(at[i]) << (8 * i);
-  return token;
+void TokenFile::read_bytes(std::int64_t begin, std::span<std::byte> out) const {
+  const auto size = static_cast<std::int64_t>(out.size());
+  TRIREME_CHECK_EQ(size % token_bytes_, 0);
+  TRIREME_CHECK(begin >= 0 && begin <= tokens_ && size / token_bytes_ <= tokens_ - begin, "tokens {}+{} of {}", begin,
+                size / token_bytes_, tokens_);
+  if (!out.empty()) file_->read_at(begin * token_bytes_, out);
+}
+
+void TokenFile::read_raw(std::int64_t begin, std::span<std::uint32_t> out) const {
+  std::vector<std::byte> bytes(out.size() * static_cast<std::size_t>(token_bytes_));
+  read_bytes(begin, bytes);
+  token_bytes_ == 2 ? widen<std::uint16_t>(bytes, out) : widen<std::uint32_t>(bytes, out);
 }
 
 void TokenFile::read(std::int64_t begin, std::span<std::int32_t> out) const {
-  const auto count = static_cast<std::int64_t>(out.size());
-  TRIREME_CHECK(begin >= 0 && begin <= tokens_ && count <= tokens_ - begin, "tokens {}+{} of {}", begin, count,
-                tokens_);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t token = raw(begin + i);
-    if (token >= static_cast<std::uint64_t>(vocabulary_)) refuse_token(begin, count);
-    out[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(token);
+  std::vector<std::uint32_t> tokens(out.size());
+  read_raw(begin, tokens);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (tokens[i] >= static_cast<std::uint64_t>(vocabulary_)) refuse_token(begin, tokens);
+    out[i] = static_cast<std::int32_t>(tokens[i]);
   }
 }
 
-void TokenFile::refuse_token(std::int64_t begin, std::int64_t count) const {
-  std::int64_t first = -1;
-  std::uint32_t largest = 0;
-  for (std::int64_t i = begin; i < begin + count; ++i) {
-    const std::uint32_t token = raw(i);
-    if (first < 0 && token >= static_cast<std::uint64_t>(vocabulary_)) first = i;
-    largest = std::max(largest, token);
-  }
+void TokenFile::refuse_token(std::int64_t begin, std::span<const std::uint32_t> tokens) const {
+  const auto first = std::ranges::find_if(
+      tokens, [&](std::uint32_t token) { return token >= static_cast<std::uint64_t>(vocabulary_); });
   throw Error(ExitCode::kUsage, "data", fmt::format("read {}", path_),
               fmt::format("token {} at position {} is not below the vocabulary ({}); largest id in tokens {} to {}: {}",
-                          raw(first), first, vocabulary_, begin, begin + count - 1, largest),
-              "the file was made with another tokenizer, or the model's vocabulary is too small");
+                          *first, begin + (first - tokens.begin()), vocabulary_, begin, begin + std::ssize(tokens) - 1,
+                          std::ranges::max(tokens)),
+              kBeyondVocabularyHint);
 }
 
 }  // namespace trireme::data

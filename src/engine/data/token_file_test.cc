@@ -43,14 +43,29 @@ TEST(TokenFileTest, ThirtyTwoBitsForLargeVocabularies) {
   EXPECT_EQ(read, (std::vector<std::int32_t>{65536, 127999}));
 }
 
+TEST(TokenFileTest, AToldWidthWinsOverTheVocabulary) {
+  FakeEnv env;
+  env.put_file("t.bin", std::string("\x05\0\0\0\x07\0\0\0", 8));
+  const TokenFile wide = TokenFile::open(env, "t.bin", 256, 4).or_throw();
+  EXPECT_EQ(wide.tokens(), 2);
+  EXPECT_EQ(wide.token_bytes(), 4);
+  EXPECT_TRUE(wide.width_is_told());
+  std::vector<std::int32_t> tokens(2);
+  wide.read(0, tokens);
+  EXPECT_EQ(tokens, (std::vector<std::int32_t>{5, 7}));
+  const TokenFile narrow = TokenFile::open(env, "t.bin", 100'000, 2).or_throw();
+  EXPECT_EQ(narrow.tokens(), 4);
+  EXPECT_FALSE(TokenFile::open(env, "t.bin", 256).or_throw().width_is_told());
+}
+
 TEST(TokenFileTest, ATruncatedFileIsRefusedWithItsSize) {
   FakeEnv env;
-  env.put_file("t.bin", std::string(1001, 'x'));
+  env.put_file("t.bin", std::string(1001, '\1'));
   const auto result = TokenFile::open(env, "t.bin", 256);
   ASSERT_FALSE(result.ok());
   EXPECT_NE(result.failure().sentence().find("t.bin: truncated: 1001 bytes is not a multiple of 2"), std::string::npos)
       << result.failure().sentence();
-  env.put_file("u.bin", std::string(6, 'x'));
+  env.put_file("u.bin", std::string(6, '\1'));
   EXPECT_FALSE(TokenFile::open(env, "u.bin", 70000).ok());
   EXPECT_TRUE(TokenFile::open(env, "u.bin", 256).ok());
 }
@@ -91,7 +106,9 @@ TEST(TokenFileTest, IdsAbove31BitsAreRefusedToo) {
   const TokenFile file = TokenFile::open(env, "t.bin", 70000).or_throw();
   std::vector<std::int32_t> token(1);
   EXPECT_THROW(file.read(0, token), Error);
-  EXPECT_EQ(file.raw(0), 0xffffffffu);
+  std::vector<std::uint32_t> raw(1);
+  file.read_raw(0, raw);
+  EXPECT_EQ(raw[0], 0xffffffffu);
 }
 
 TEST(TokenFileTest, ReadingOutsideIsABrokenInvariant) {
@@ -101,7 +118,10 @@ TEST(TokenFileTest, ReadingOutsideIsABrokenInvariant) {
   std::vector<std::int32_t> tokens(2);
   EXPECT_THROW(file.read(2, tokens), InternalError);
   EXPECT_THROW(file.read(-1, tokens), InternalError);
-  EXPECT_THROW(file.raw(3), InternalError);
+  std::vector<std::uint32_t> raw(1);
+  EXPECT_THROW(file.read_raw(3, raw), InternalError);
+  std::vector<std::byte> bytes(3);
+  EXPECT_THROW(file.read_bytes(0, bytes), InternalError);
 }
 
 TEST(AppendTokens, IdsOutsideTheVocabularyAreABrokenInvariant) {

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "engine/data/token_file.h"
+#include "engine/data/token_format.h"
 
 namespace trireme::data {
 namespace {
@@ -89,7 +90,7 @@ Result<std::string> read_text(const Json& document, const std::string& path, std
 Json to_json(const DataInfo& info) {
   return Json::object({{"tokenizer", info.tokenizer},
                        {"vocabulary", info.vocabulary},
-                       {"token_bytes", token_size(info.vocabulary)},
+                       {"token_bytes", info.token_bytes},
                        {"train_tokens", info.train_tokens},
                        {"validation_tokens", info.validation_tokens},
                        {"text_bytes", info.text_bytes},
@@ -118,7 +119,14 @@ Result<DataInfo> load_data_info(Env& env, const std::string& directory) {
     *text = *read;
   }
   if (info.vocabulary < 1) return Failure{path, "", "\"vocabulary\" must be at least 1", "make the data again"};
-  return info;
+  info.token_bytes = token_size(info.vocabulary);
+  if (document->find("token_bytes") == nullptr) return info;
+  const Result<std::int64_t> width = read_count(*document, path, "token_bytes");
+  if (!width.ok()) return width.failure();
+  info.token_bytes = *width;
+  if (*width == 2 || *width == 4) return info;
+  return Failure{path, "", fmt::format("\"token_bytes\" is {}, and token files have 2 or 4", *width),
+                 "make the data again"};
 }
 
 Result<DataInfo> tokenize_text(Env& env, const TokenizeOptions& options) {
@@ -146,6 +154,7 @@ Result<DataInfo> tokenize_text(Env& env, const TokenizeOptions& options) {
   DataInfo info;
   info.tokenizer = options.tokenizer;
   info.vocabulary = (*tokenizer)->vocabulary_size();
+  info.token_bytes = token_size(info.vocabulary);
   info.text_bytes = bytes;
   info.train_tokens = encoder.encode(0, split, path_of(kTrainFile));
   if (split < bytes) {
@@ -158,24 +167,31 @@ Result<DataInfo> tokenize_text(Env& env, const TokenizeOptions& options) {
   return info;
 }
 
-Result<TokenFileSummary> inspect_token_file(Env& env, const std::string& path, std::int64_t vocabulary,
-                                            const Tokenizer* tokenizer, std::int64_t first_tokens) {
-  const Result<TokenFile> file = TokenFile::open(env, path, vocabulary);
+Result<TokenFileSummary> inspect_token_file(Env& env, const std::string& path, const InspectOptions& options) {
+  const Result<TokenFile> file = TokenFile::open(env, path, options.vocabulary, options.token_bytes);
   if (!file.ok()) return file.failure();
+  if (Status status = check_width(*file, scan_tokens(*file), "data"); !status.ok()) return status.failure();
   TokenFileSummary summary;
   summary.tokens = file->tokens();
-  summary.token_bytes = token_size(vocabulary);
-  std::vector<std::int64_t> known(static_cast<std::size_t>(vocabulary));
+  summary.token_bytes = file->token_bytes();
+  std::vector<std::int64_t> known(static_cast<std::size_t>(options.vocabulary));
   std::map<std::uint32_t, std::int64_t> unknown;  // ids beyond the vocabulary may be anything, so no table
-  for (std::int64_t i = 0; i < summary.tokens; ++i) {
-    const std::uint32_t id = file->raw(i);
-    if (id >= known.size()) {
-      ++unknown[id];
-      ++summary.ids_beyond_vocabulary;
-      continue;
+  constexpr std::int64_t kPiece = std::int64_t{1} << 18;
+  std::vector<std::uint32_t> piece;
+  for (std::int64_t begin = 0; begin < summary.tokens; begin += std::ssize(piece)) {
+    piece.resize(static_cast<std::size_t>(std::min(kPiece, summary.tokens - begin)));
+    file->read_raw(begin, piece);
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      const std::uint32_t id = piece[i];
+      if (id >= known.size()) {
+        ++unknown[id];
+        ++summary.ids_beyond_vocabulary;
+        continue;
+      }
+      ++known[id];
+      const bool first = begin + static_cast<std::int64_t>(i) < options.first_tokens;
+      if (first) summary.first_tokens.push_back(static_cast<std::int32_t>(id));
     }
-    ++known[id];
-    if (i < first_tokens) summary.first_tokens.push_back(static_cast<std::int32_t>(id));
   }
   const auto count_id = [&](std::size_t id, std::int64_t count) {
     if (count == 0) return;
@@ -186,8 +202,8 @@ Result<TokenFileSummary> inspect_token_file(Env& env, const std::string& path, s
   };
   for (std::size_t id = 0; id < known.size(); ++id) count_id(id, known[id]);
   for (const auto& [id, count] : unknown) count_id(id, count);
-  if (tokenizer != nullptr && vocabulary <= tokenizer->vocabulary_size()) {
-    summary.first_text = tokenizer->decode(summary.first_tokens);
+  if (options.tokenizer != nullptr && options.vocabulary <= options.tokenizer->vocabulary_size()) {
+    summary.first_text = options.tokenizer->decode(summary.first_tokens);
   }
   return summary;
 }

@@ -25,6 +25,7 @@ inline constexpr const char* kInfoFile = "data.json";
 struct DataInfo {
   std::string tokenizer;
   std::int64_t vocabulary = 0;
+  std::int64_t token_bytes = 0;  // 2 or 4
   std::int64_t train_tokens = 0;
   std::int64_t validation_tokens = 0;
   std::int64_t text_bytes = 0;
@@ -32,7 +33,8 @@ struct DataInfo {
   friend bool operator==(const DataInfo&, const DataInfo&) = default;
 };
 Json to_json(const DataInfo& info);
-// Of directory/data.json. Refused: a file that is not as above.
+// Of directory/data.json. Refused: a file that is not as above. Without token_bytes the width follows from the
+// vocabulary.
 Result<DataInfo> load_data_info(Env& env, const std::string& directory);
 
 struct TokenizeOptions {
@@ -56,8 +58,13 @@ struct TokenFileSummary {
   std::vector<std::int32_t> first_tokens;  // below the vocabulary only
   std::string first_text;                  // decoded; "" without a tokenizer
 };
-// `tokenizer` may be null. Reads the whole file once.
-Result<TokenFileSummary> inspect_token_file(Env& env, const std::string& path, std::int64_t vocabulary,
-                                            const Tokenizer* tokenizer, std::int64_t first_tokens = 64);
+struct InspectOptions {
+  std::int64_t vocabulary = 0;
+  std::int64_t token_bytes = 0;          // 0: as TokenFile::open has it
+  const Tokenizer* tokenizer = nullptr;  // may be null
+  std::int64_t first_tokens = 64;
+};
+// Refused as TokenFile::open and check_width say. Reads the whole file once more than that.
+Result<TokenFileSummary> inspect_token_file(Env& env, const std::string& path, const InspectOptions& options);
 
 }  // namespace trireme::data

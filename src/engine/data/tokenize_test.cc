@@ -125,7 +125,7 @@ TEST(TokenizeText, AFailureLeavesNoInfoBesidePartialFiles) {
 
 TEST(LoadDataInfo, EachMissingOrWrongMemberIsRefused) {
   FakeEnv env;
-  const DataInfo info{"byte", 256, 10, 2, 12, "0123456789abcdef"};
+  const DataInfo info{"byte", 256, 2, 10, 2, 12, "0123456789abcdef"};
   for (const char* key : {"tokenizer", "vocabulary", "train_tokens", "validation_tokens", "text_bytes", "text_xxh3"}) {
     Json document = to_json(info);
     document[key] = Json::array();
@@ -151,7 +151,8 @@ TEST(InspectTokenFile, CountsAndEntropy) {
   FakeEnv env;
   env.put_file("t.bin", wide("aabbccdd"));
   const auto tokenizer = make_tokenizer("byte").or_throw();
-  const TokenFileSummary summary = inspect_token_file(env, "t.bin", 256, tokenizer.get(), 5).or_throw();
+  const TokenFileSummary summary =
+      inspect_token_file(env, "t.bin", {.vocabulary = 256, .tokenizer = tokenizer.get(), .first_tokens = 5}).or_throw();
   EXPECT_EQ(summary.tokens, 8);
   EXPECT_EQ(summary.token_bytes, 2);
   EXPECT_EQ(summary.distinct_ids, 4);
@@ -165,7 +166,7 @@ TEST(InspectTokenFile, CountsAndEntropy) {
 TEST(InspectTokenFile, IdsBeyondTheVocabularyAreCountedNotFatal) {
   FakeEnv env;
   env.put_file("t.bin", wide("aa") + std::string("\xff\xff", 2) + wide("a"));
-  const TokenFileSummary summary = inspect_token_file(env, "t.bin", 128, nullptr).or_throw();
+  const TokenFileSummary summary = inspect_token_file(env, "t.bin", {.vocabulary = 128}).or_throw();
   EXPECT_EQ(summary.largest_id, 65535);
   EXPECT_EQ(summary.ids_beyond_vocabulary, 1);
   EXPECT_EQ(summary.distinct_ids, 2);
@@ -177,11 +178,11 @@ TEST(InspectTokenFile, EmptyAndBrokenFiles) {
   FakeEnv env;
   env.put_file("empty.bin", "");
   env.put_file("odd.bin", "123");
-  const TokenFileSummary summary = inspect_token_file(env, "empty.bin", 256, nullptr).or_throw();
+  const TokenFileSummary summary = inspect_token_file(env, "empty.bin", {.vocabulary = 256}).or_throw();
   EXPECT_EQ(summary.tokens, 0);
   EXPECT_EQ(summary.largest_id, -1);
   EXPECT_EQ(summary.unigram_entropy, 0.0);
-  EXPECT_FALSE(inspect_token_file(env, "odd.bin", 256, nullptr).ok());
+  EXPECT_FALSE(inspect_token_file(env, "odd.bin", {.vocabulary = 256}).ok());
 }
 
 // From text to batches and back to text.

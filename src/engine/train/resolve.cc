@@ -87,10 +87,11 @@ std::string describe_run(const ResolvedRun& run) {
   return text;
 }
 
-void check_dry_run(Env& env, const ResolvedRun& run, bool all_here) {
+void check_dry_run(Env& env, Log& log, const ResolvedRun& run, bool all_here) {
   check_run(env, run);
   const RunStart start = find_start(env, run.config);
   check_start(env, run, start, open_training(env, run));
+  check_tokens(env, log, run);
   check_room(env, run);
   if (!all_here) return;
   std::vector<int> all(static_cast<std::size_t>(run.config.layout.world()));

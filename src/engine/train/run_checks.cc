@@ -2,25 +2,28 @@
 
 #include <fmt/format.h>
 
+#include "engine/data/token_format.h"
 #include "engine/data/tokenize.h"
 #include "engine/train/run_saver.h"
 
 namespace trireme::train {
 namespace {
 
-// The vocabulary whose ids a token file holds: what data.json beside it says, else the model's.
-std::int64_t file_vocabulary(Env& env, const std::string& key, const std::string& path, const model::Config& config) {
-  const std::string directory = directory_name(path);
-  if (!env.exists(join_path(directory, data::kInfoFile))) return config.vocabulary;
-  const data::DataInfo info = data::load_data_info(env, directory).or_throw();
-  if (info.vocabulary > config.vocabulary) {
+constexpr const char* kTrainKey = "data.train";
+constexpr const char* kValidationKey = "data.validation";
+
+// What a file beside it says of a token file, which must fit the model.
+data::ToldFormat told_format(Env& env, const std::string& key, const std::string& path, const model::Config& config) {
+  data::ToldFormat told = data::format_beside(env, path).or_throw();
+  if (told.vocabulary > config.vocabulary) {
     throw Error(Failure{.option = key,
                         .value = path,
                         .rule = fmt::format("its tokenizer ({}) has {} tokens, the model's vocabulary {}",
-                                            info.tokenizer, info.vocabulary, config.vocabulary),
+                                            told.tokenizer, told.vocabulary, config.vocabulary),
                         .nearest = "a model with a vocabulary at least as large"});
   }
-  return info.vocabulary;
+  if (told.vocabulary == 0) told.vocabulary = config.vocabulary;
+  return told;
 }
 
 // data.json says how many tokens the files beside it have.
@@ -48,26 +51,41 @@ data::Sampler open_tokens(Env& env, const std::string& key, const std::string& p
                         .rule = "there is no such file",
                         .nearest = "trireme data tokenize TEXT --out DIR makes one"});
   }
+  const data::ToldFormat told = told_format(env, key, path, run.plan.table.config);
   data::Sampler sampler =
-      data::Sampler::open(env, {.path = path,
-                                .vocabulary = file_vocabulary(env, key, path, run.plan.table.config),
-                                .sequence = run.config.batch.sequence,
-                                .seed = run.config.seed,
-                                .order = order})
+      data::Sampler::open(
+          env, {.path = path,
+                .vocabulary = told.vocabulary,
+                .sequence = run.config.batch.sequence,
+                .seed = run.config.seed,
+                .order = order,
+                .token_bytes = data::agreed_token_bytes(run.config.token_bytes, told, "data.token_bytes").or_throw()})
           .or_throw();
   check_count(env, key, path, sampler.file());
   return sampler;
 }
 
+// Reads all of a file that takes long with a word every few seconds.
+void check_all_tokens(Env& env, Log& log, const std::string& key, const data::TokenFile& file) {
+  constexpr double kWordEvery_s = 5.0;
+  Seconds last_word = env.now();
+  const data::TokenScan scan = data::scan_tokens(file, [&](Bytes done, Bytes total) {
+    if (env.now().count - last_word.count < kWordEvery_s) return;
+    last_word = env.now();
+    log.info("{} = {}: {} of {} checked", key, file.path(), format_bytes(done), format_bytes(total));
+  });
+  if (Status status = data::check_tokens(file, scan, key); !status) throw Error(status.failure());
+}
+
 }  // namespace
 
 data::Sampler open_training(Env& env, const ResolvedRun& run) {
-  return open_tokens(env, "data.train", run.config.train_tokens, run, data::Order::kShuffled);
+  return open_tokens(env, kTrainKey, run.config.train_tokens, run, data::Order::kShuffled);
 }
 
 data::Sampler open_validation(Env& env, const ResolvedRun& run) {
   const RunConfig& config = run.config;
-  data::Sampler sampler = open_tokens(env, "data.validation", config.validation_tokens, run, data::Order::kInOrder);
+  data::Sampler sampler = open_tokens(env, kValidationKey, config.validation_tokens, run, data::Order::kInOrder);
   const std::int64_t available = sampler.samples_per_epoch() / config.batch.micro_batch;
   if (config.validation_micro_batches > available) {
     throw Error(Failure{.option = "train.validation_micro_batches",
@@ -79,7 +97,12 @@ data::Sampler open_validation(Env& env, const ResolvedRun& run) {
   return sampler;
 }
 
-// What every process of the run can refuse by itself.
+void check_tokens(Env& env, Log& log, const ResolvedRun& run) {
+  check_all_tokens(env, log, kTrainKey, open_training(env, run).file());
+  if (run.config.validation_tokens.empty()) return;
+  check_all_tokens(env, log, kValidationKey, open_validation(env, run).file());
+}
+
 void check_run(Env& env, const ResolvedRun& run) {
   open_training(env, run);
   if (!run.config.validation_tokens.empty()) open_validation(env, run);

@@ -13,6 +13,11 @@ namespace trireme::train {
 data::Sampler open_training(Env& env, const ResolvedRun& run);
 data::Sampler open_validation(Env& env, const ResolvedRun& run);
 
+// Every token of both: one that is not below the vocabulary, or numbers of another width, are an Error that names the
+// key, the file and the place. One process does it for all, once, before anything is trained. A word to the log every
+// few seconds.
+void check_tokens(Env& env, Log& log, const ResolvedRun& run);
+
 // What every process of the run can refuse by itself: data, weights.
 void check_run(Env& env, const ResolvedRun& run);
 // The disk has less left than one checkpoint needs (kStorage).

@@ -58,6 +58,7 @@ struct RunConfig {
   std::string train_tokens;
   std::string validation_tokens;  // "": no validation
   std::int64_t ignore = -1;       // targets of this token bear no loss; -1: none
+  std::int64_t token_bytes = 0;   // of a token in these files; 0: as a file beside them or the vocabulary says
   // [train]
   std::int64_t steps = 100;
   std::uint64_t seed = 1;

@@ -10,6 +10,15 @@
 namespace trireme::train {
 namespace {
 
+Status set_token_bytes(RunConfig& config, const Json& value) {
+  const std::int64_t bytes = value.is_integer() ? value.as_integer() : -1;
+  if (bytes != 0 && bytes != 2 && bytes != 4) {
+    return wrong("data.token_bytes", value.dump(), "tokens are 16 or 32 bits", "2, 4");
+  }
+  config.token_bytes = bytes;
+  return ok_status();
+}
+
 std::vector<RunKey> model_and_data_keys() {
   return {
       text_key("model.config", "config.json of the model, or a directory that holds one",
@@ -23,6 +32,11 @@ std::vector<RunKey> model_and_data_keys() {
       integer_key<std::int64_t>(
           "data.ignore", "token whose prediction bears no loss, such as padding; -1: none",
           [](RunConfig& c) -> std::int64_t& { return c.ignore; }, -1),
+      {.name = "data.token_bytes",
+       .kind = "integer",
+       .help = "of a token in data's files: 2 or 4; 0: what a file beside them says, else as the vocabulary needs",
+       .set = set_token_bytes,
+       .get = [](const RunConfig& config) { return Json(config.token_bytes); }},
   };
 }
 

@@ -79,11 +79,11 @@ Status check_accepted_keys(const std::vector<std::string>& accept) {
 Json data_identity(const data::Sampler& tokens) {
   constexpr std::int64_t kPlaces = 64, kTokens = 256;
   const data::TokenFile& file = tokens.file();
-  std::vector<std::uint32_t> sample;
-  const std::int64_t length = std::min(kTokens, file.tokens());
+  const auto length = static_cast<std::size_t>(std::min(kTokens, file.tokens()));
+  std::vector<std::uint32_t> sample(kPlaces * length);
   for (std::int64_t place = 0; place < kPlaces; ++place) {
-    const std::int64_t begin = (file.tokens() - length) * place / (kPlaces - 1);
-    for (std::int64_t i = 0; i < length; ++i) sample.push_back(file.raw(begin + i));
+    const std::int64_t begin = (file.tokens() - static_cast<std::int64_t>(length)) * place / (kPlaces - 1);
+    file.read_raw(begin, std::span(sample).subspan(static_cast<std::size_t>(place) * length, length));
   }
   const std::uint64_t hash = XXH3_64bits(sample.data(), sample.size() * sizeof(std::uint32_t));
   return Json::object({{"tokens", file.tokens()}, {"sampled_xxh3", fmt::format("{:016x}", hash)}});

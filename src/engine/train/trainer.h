@@ -64,8 +64,8 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
 std::string describe_run(const ResolvedRun& run);
 
 // Everything that can be refused before memory is taken or a file is written: data, weights, run directory and, where
-// all ranks are on this host, memory.
-void check_dry_run(Env& env, const ResolvedRun& run, bool all_here = true);
+// all ranks are on this host, memory. Reads all tokens.
+void check_dry_run(Env& env, Log& log, const ResolvedRun& run, bool all_here = true);
 
 // Trains: this process's ranks of `world`, which has as many as the layout and the plan's
 // backend (CHECK) and is shut down at the end. Errors
