@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "checkpoint/hugging_face_names.h"
+#include "checkpoint/model_weights.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/shard.h"
 #include "checkpoint/store.h"
@@ -238,38 +238,24 @@ namespace {
 // Values of one slice after another.
 class WeightImport {
  public:
-  WeightImport(const SafetensorsReader& file, const model::ParameterTable& table, const std::string& path)
-      : table_(table), file_(file), values_(static_cast<std::size_t>(plan::largest_tile(table))), zeros_(values_) {
-    refuse_unknown_tensors(file, table, path);
-    for (const model::Parameter& parameter : table.parameters) {
-      const StoredTensor& stored = stored_tensor(file, parameter, path);
-      if (!stored.dtype || !converts_to_f32(*stored.dtype)) {
-        throw Error(ExitCode::kUsage, "weights", "read " + path,
-                    fmt::format("{} is of type {}; F32, BF16 and F16 are read", stored.name, stored.type));
-      }
-      names_.push_back(stored.name);
-    }
-  }
+  WeightImport(const ModelWeights& weights, const model::ParameterTable& table)
+      : weights_(weights),
+        parameters_(table.parameters.size()),
+        values_(static_cast<std::size_t>(plan::largest_tile(table))),
+        zeros_(values_) {}
 
   std::span<const std::byte> values_of(const ShardSlice& slice) {
     const auto elements = static_cast<std::size_t>(slice.box.elements());
     const auto tensor = static_cast<std::size_t>(slice.tensor);
-    if (tensor >= names_.size()) return std::as_bytes(std::span(zeros_).first(elements));  // a moment
+    if (tensor >= parameters_) return std::as_bytes(std::span(zeros_).first(elements));  // a moment
     const std::span<float> values = std::span(values_).first(elements);
-    const auto& [rows, columns] = slice.box;
-    if (table_.parameters[tensor].shape.size() == 1) {
-      file_.read_rows(names_[tensor], rows.begin, rows.length(), values);
-    } else {
-      const std::int64_t begin[] = {rows.begin, columns.begin}, extent[] = {rows.length(), columns.length()};
-      file_.read_slice(names_[tensor], begin, extent, values);
-    }
+    weights_.read_box(tensor, slice.box.rows, slice.box.columns, values);
     return std::as_bytes(values);
   }
 
  private:
-  const model::ParameterTable& table_;
-  const SafetensorsReader& file_;
-  std::vector<std::string> names_;  // in the file, by parameter
+  const ModelWeights& weights_;
+  std::size_t parameters_;
   std::vector<float> values_;
   std::vector<float> zeros_;
 };
@@ -291,8 +277,8 @@ std::string import_hugging_face(Env& env, const std::string& folder, const std::
                                 const ImportOptions& options) {
   TRIREME_CHECK_GE(options.slices_a_file, 1);
   const model::ParameterTable table = model::make_parameter_table(model::load_config(env, folder).or_throw());
-  const SafetensorsReader file = SafetensorsReader::open(env, folder).or_throw();
-  WeightImport source(file, table, folder);
+  const ModelWeights weights = ModelWeights::open(env, folder, table).or_throw();
+  WeightImport source(weights, table);
   Store store(env, directory);
   if (env.exists(store.path_of(0))) {
     throw Error(Failure{store.path_of(0), "", "is there already, and nothing is written over", "name a new directory"});

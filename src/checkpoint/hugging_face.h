@@ -40,8 +40,8 @@ struct ImportOptions {
   std::function<void(Bytes done, Bytes total)> progress = {};  // may be empty; bytes written
 };
 // A Hugging Face folder (config.json with safetensors) as a checkpoint at step 0 with moments of zero, in a Store at
-// `directory`: complete or absent. Gives its path. A missing tensor or another shape: Error(kUsage) names it; a step 0
-// that is there already is refused (kUsage).
+// `directory`: complete or absent. Gives its path. Refused as ModelWeights has it; a step 0 that is there already is
+// refused too (kUsage).
 std::string import_hugging_face(Env& env, const std::string& folder, const std::string& directory,
                                 const ImportOptions& options = {});
 

@@ -34,6 +34,7 @@ struct FolderOptions {
   DType dtype = DType::kF32;
   std::string dropped_prefix = {};
   std::vector<TensorSpec> more = {};
+  std::vector<float> more_values = {};  // of each of them, or ones
   std::string left_out = {};
 };
 
@@ -57,7 +58,9 @@ void put_folder(FakeEnv& env, const std::string& folder, const model::Config& co
   for (const TensorSpec& spec : how.more) {
     std::int64_t elements = 1;
     for (const std::int64_t size : spec.shape) elements *= size;
-    writer.write_floats(spec.name, std::vector<float>(static_cast<std::size_t>(elements), 1.0F));
+    std::vector<float> values = how.more_values;
+    values.resize(static_cast<std::size_t>(elements), 1.0F);
+    writer.write_floats(spec.name, values);
   }
   writer.finish();
 }
@@ -147,7 +150,8 @@ TEST(HuggingFace, FilesOfTheBareBaseModelAndOldBuffersAreRead) {
              {.dropped_prefix = "transformer.",
               .more = {{"h.0.attn.bias", DType::kF32, {1, 1, 32, 32}},
                        {"h.1.attn.masked_bias", DType::kF32, {1}},
-                       {"lm_head.weight", DType::kF32, {53, 24}}}});
+                       {"lm_head.weight", DType::kF32, {53, 24}}},
+              .more_values = values_of(model::make_parameter_table(model::small_gpt2()), 0)});
   import_hugging_face(env, "hf", "start");
   expect_imported(env, "start/step-00000000", model::small_gpt2());
 }

@@ -10,8 +10,10 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "base/file_format.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "checkpoint/safetensors_folder.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -46,6 +48,12 @@ constexpr std::array<TypeSize, 16> kTypes{{{"F64", 8},
 
 Failure bad_file(const std::string& path, std::string rule) {
   return {path, "", std::move(rule), "", ExitCode::kStorage};
+}
+
+Failure another_format(const std::string& path, const FileFormat& format, std::string_view wanted) {
+  constexpr std::string_view kConvert = "save_pretrained of Python's transformers writes safetensors";
+  return {path, "", fmt::format("is {}, not {}", format.name, wanted),
+          std::string(format.remedy.empty() ? kConvert : format.remedy), ExitCode::kStorage};
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -151,6 +159,11 @@ Result<std::string> read_header_text(const RandomReader& reader, const std::stri
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < raw.size(); ++i) length |= std::to_integer<std::uint64_t>(raw[i]) << (8 * i);
   if (length > static_cast<std::uint64_t>(kSafetensorsHeaderLimit)) {
+    std::vector<std::byte> head(static_cast<std::size_t>(std::min(size, kFormatHead)));
+    reader.read_at(0, head);
+    if (const std::optional<FileFormat> other = recognise_format(head)) {
+      return another_format(path, *other, "a safetensors file");
+    }
     return bad_file(path, fmt::format("header of {} bytes is beyond the limit of {}: not a safetensors file?", length,
                                       format_exact(kSafetensorsHeaderLimit)));
   }
@@ -301,17 +314,23 @@ Result<SafetensorsHeader> read_safetensors_header(const RandomReader& reader, co
 }
 
 Result<SafetensorsReader> SafetensorsReader::open(Env& env, const std::string& path) {
-  std::string found = path;
+  SafetensorsFolder found;
   if (env.is_directory(path)) {
-    found = join_path(path, kSafetensorsFile);
-    if (!env.exists(found)) found = join_path(path, kSafetensorsIndexFile);
-    if (!env.exists(found)) {
-      return Failure{path, "", fmt::format("has neither {} nor {}", kSafetensorsFile, kSafetensorsIndexFile), ""};
-    }
+    const Result<SafetensorsFolder> inside = safetensors_in(env, path);
+    if (!inside.ok()) return inside.failure();
+    found = *inside;
+  } else if (path.ends_with(".json")) {
+    found.index = path;
+  } else {
+    found.files = {path};
   }
   SafetensorsReader reader;
-  const Status status = found.ends_with(".json") ? reader.add_indexed_files(env, found) : reader.add_file(env, found);
-  if (!status.ok()) return status.failure();
+  if (!found.index.empty()) {
+    if (Status status = reader.add_indexed_files(env, found.index); !status.ok()) return status.failure();
+  }
+  for (const std::string& file : found.files) {
+    if (Status status = reader.add_file(env, file); !status.ok()) return status.failure();
+  }
   return reader;
 }
 
@@ -340,8 +359,13 @@ Status SafetensorsReader::add_file(Env& env, const std::string& path) {
 
 // The index and the files must say the same: each tensor in the file that the index names, and no others.
 Status SafetensorsReader::add_indexed_files(Env& env, const std::string& index_path) {
-  const Result<Json> document = parse_json(env.read_file(index_path), index_path);
-  if (!document.ok()) return bad_file(document.failure().option, document.failure().rule);
+  const std::string text = env.read_file(index_path);
+  const Result<Json> document = parse_json(text, index_path);
+  if (!document.ok()) {
+    const std::optional<FileFormat> other = recognise_format(std::as_bytes(std::span(text)));
+    if (other && !text.starts_with('{')) return another_format(index_path, *other, "an index");
+    return bad_file(document.failure().option, document.failure().rule);
+  }
   const Json* map = document->find("weight_map");
   if (map == nullptr || !map->is_object()) return bad_file(index_path, "weight_map must be an object");
   std::set<std::string> names;
@@ -351,11 +375,19 @@ Status SafetensorsReader::add_indexed_files(Env& env, const std::string& index_p
       return bad_file(index_path, fmt::format("weight_map: \"{}\" must name a file beside the index", tensor));
     names.insert(file.as_string());
   }
+  std::vector<std::string> paths, missing;
   for (const std::string& name : names) {
-    const std::string path = join_path(directory_name(index_path), name);
-    if (!env.exists(path)) return bad_file(index_path, fmt::format("weight_map: there is no file {}", path));
-    const Status added = add_file(env, path);
-    if (!added.ok()) return added;
+    paths.push_back(join_path(directory_name(index_path), name));
+    if (!env.exists(paths.back())) missing.push_back(paths.back());
+  }
+  if (!missing.empty()) {
+    return bad_file(index_path, fmt::format("weight_map: there is no file {}{}", missing.front(),
+                                            missing.size() == 1 ? ""
+                                                                : fmt::format(", and {} others are missing of {}",
+                                                                              missing.size() - 1, names.size())));
+  }
+  for (const std::string& path : paths) {
+    if (Status added = add_file(env, path); !added.ok()) return added;
   }
   for (const auto& [tensor, file] : map->as_object()) {
     const StoredTensor* stored = find(tensor);

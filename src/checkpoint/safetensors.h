@@ -51,7 +51,7 @@ struct StoredTensor {
 // number of threads may read.
 class SafetensorsReader {
  public:
-  // path: a .safetensors file, an index, or a directory that has either. What is wrong with a file is refused
+  // path: a .safetensors file, an index, or a directory (safetensors_in). What is wrong with a file is refused
   // with its name (kStorage), before any tensor is read.
   static Result<SafetensorsReader> open(Env& env, const std::string& path);
 

@@ -8,15 +8,13 @@
 
 #include "base/random.h"
 #include "checkpoint/hugging_face.h"
-#include "checkpoint/hugging_face_names.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/model_weights.h"
 #include "checkpoint/safetensors_writer.h"
 #include "engine/train/state_view.h"
 
 namespace trireme::train {
 namespace {
 
-using checkpoint::SafetensorsReader;
 using kernels::TensorView;
 using plan::Interval;
 
@@ -125,23 +123,16 @@ void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, 
 
 void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& path,
                     parallel::RankState& state) {
-  const SafetensorsReader file = SafetensorsReader::open(env, path).or_throw();
-  checkpoint::refuse_unknown_tensors(file, plan.table, path);
+  const checkpoint::ModelWeights weights = checkpoint::ModelWeights::open(env, path, plan.table).or_throw();
   for_each_weight(plan, state, [&](const KeptWeights& kept) {
     const model::Parameter& parameter = kept.parameter;
-    const std::string name = checkpoint::stored_tensor(file, parameter, path).name;
     for_each_piece(parameter, kept.local, [&](const Piece& piece) {
       if (common(piece, kept.part).length() == 0) return;
       std::vector<float> values(static_cast<std::size_t>(piece.rows * piece.columns));
       std::int64_t column = 0;
       for (const Interval& c : *piece.column_intervals) {
         std::vector<float> part(static_cast<std::size_t>(piece.rows * c.length()));
-        if (parameter.shape.size() == 1) {
-          file.read_rows(name, piece.row, piece.rows, part);
-        } else {
-          const std::int64_t begin[] = {piece.row, c.begin}, extent[] = {piece.rows, c.length()};
-          file.read_slice(name, begin, extent, part);
-        }
+        weights.read_box(static_cast<std::size_t>(kept.local.parameter), {piece.row, piece.row + piece.rows}, c, part);
         for (std::int64_t row = 0; row < piece.rows; ++row) {
           std::copy_n(part.begin() + row * c.length(), c.length(), values.begin() + row * piece.columns + column);
         }

@@ -16,8 +16,8 @@ namespace trireme::train {
 void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, std::uint64_t seed,
                         parallel::RankState& state);
 
-// Every local weight from a safetensors file, a sharded index, or a directory that has either. Names may lack or carry
-// Hugging Face's base prefix ("transformer.", "model."). A missing tensor or another shape is an Error that names it.
+// Every local weight from a safetensors file, a sharded index, or a directory that has either; refused as
+// checkpoint::ModelWeights has it.
 void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& path,
                     parallel::RankState& state);
 
