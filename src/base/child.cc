@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +28,8 @@ namespace {
 
 constexpr int kNotStarted = 127;  // as shells have it; nobody sees it
 constexpr int kEndWithin_ms = 5000;
-constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC, which older headers do not have
+constexpr std::string_view kRemoved = " (deleted)";  // what the system adds to the path of a file that is gone
+constexpr unsigned kCloseOnExec = 4;                 // CLOSE_RANGE_CLOEXEC, which older headers do not have
 
 [[noreturn]] void fail(const std::string& what, int reason) {
   const bool no_program = reason == ENOENT || reason == EACCES;
@@ -113,23 +115,31 @@ void reset_signals() {
 
 // All that the child needs, made before the fork.
 struct Prepared {
+  const char* file = nullptr;
   std::vector<char*> arguments;
   std::vector<std::string> variables;
   std::vector<char*> environment;
-  Descriptor input;
+  Descriptor null;    // /dev/null
   Descriptor output;  // none: the parent's
   Descriptor report;  // gets the reason as an int where exec fails
 };
 
+// A launcher may not bear an output that cannot be written, such as the one that stands for none.
+bool place_output(int number, int output, int null) {
+  if (output >= 0) return ::dup2(output, number) >= 0;
+  const int flags = ::fcntl(number, F_GETFL);
+  const bool writable = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+  return writable || ::dup2(null, number) >= 0;
+}
+
 [[noreturn]] void run_program(const Prepared& prepared, pid_t parent) {
   become_dependent(parent);
-  const int output = prepared.output.number();
-  const bool placed = ::dup2(prepared.input.number(), STDIN_FILENO) >= 0 &&
-                      (output < 0 || (::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(output, STDERR_FILENO) >= 0));
-  if (placed) {
+  const int null = prepared.null.number();
+  if (::dup2(null, STDIN_FILENO) >= 0 && place_output(STDOUT_FILENO, prepared.output.number(), null) &&
+      place_output(STDERR_FILENO, prepared.output.number(), null)) {
     keep_from_programs(STDERR_FILENO + 1);
     reset_signals();
-    ::execvpe(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
+    ::execvpe(prepared.file, prepared.arguments.data(), prepared.environment.data());
   }
   const int reason = errno;
   if (::write(prepared.report.number(), &reason, sizeof(reason)) < 0) ::_exit(kNotStarted);
@@ -162,6 +172,7 @@ std::vector<std::string> joined_environment(const ChildCommand& command) {
 Prepared prepare(const ChildCommand& command) {
   TRIREME_CHECK(!command.arguments.empty(), "no program to start");
   Prepared prepared;
+  prepared.file = command.file.empty() ? command.arguments[0].c_str() : command.file.c_str();
   for (const std::string& argument : command.arguments) {
     prepared.arguments.push_back(const_cast<char*>(argument.c_str()));
   }
@@ -169,7 +180,7 @@ Prepared prepare(const ChildCommand& command) {
   prepared.variables = joined_environment(command);
   for (std::string& variable : prepared.variables) prepared.environment.push_back(variable.data());
   prepared.environment.push_back(nullptr);
-  prepared.input = above_standard(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open /dev/null");
+  prepared.null = above_standard(::open("/dev/null", O_RDWR | O_CLOEXEC), "open /dev/null");
   if (!command.output.empty()) {
     const std::string what = "open " + command.output;
     prepared.output =
@@ -229,10 +240,18 @@ std::unique_ptr<Child> fork_child() {
 
 std::string own_program() {
   std::string path(4096, '\0');
-  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
+  const ssize_t length = ::readlink(kOwnProgram, path.data(), path.size());
   if (length < 0) fail("read /proc/self/exe", errno);
   path.resize(static_cast<std::size_t>(length));
+  if (path.ends_with(kRemoved) && !is_own_program(path)) path.resize(path.size() - kRemoved.size());
   return path;
+}
+
+bool is_own_program(const std::string& path) {
+  struct stat there {};
+  struct stat own {};
+  if (::stat(kOwnProgram, &own) != 0 || ::stat(path.c_str(), &there) != 0) return false;
+  return there.st_dev == own.st_dev && there.st_ino == own.st_ino;
 }
 
 }  // namespace trireme

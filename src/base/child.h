@@ -18,8 +18,9 @@ struct ChildEnd {
 };
 
 struct ChildCommand {
-  std::vector<std::string> arguments;                            // the program first; looked up in PATH
+  std::vector<std::string> arguments;                            // the program first
   std::vector<std::pair<std::string, std::string>> environment;  // beside this process's own; these win
+  std::string file = {};    // of the program; "": its first argument, looked up in PATH
   std::string output = {};  // file that gets its standard output and error; "": this process's own
 };
 
@@ -40,6 +41,11 @@ std::unique_ptr<Child> start_child(const ChildCommand& command);
 // thread ends; else the child.
 std::unique_ptr<Child> fork_child();  // null in the child
 
-std::string own_program();  // path of this program's file
+std::string own_program();  // path of this program's file, as it was when the program was started
+// Whether this program's file is there still: it may have been built anew, or removed.
+bool is_own_program(const std::string& path);
+// A name of this program's file that stays right for this process and a child of it (ChildCommand::file), whatever has
+// become of the path.
+inline constexpr const char* kOwnProgram = "/proc/self/exe";
 
 }  // namespace trireme

@@ -27,4 +27,9 @@ class Descriptor {
   int number_ = -1;
 };
 
+// Fills those of descriptors 0 to 2 that this process was started without, so that no file it opens gets one of them,
+// and with it what is printed. Reading the first gives nothing, writing to standard output fails as before, and what is
+// written to standard error is lost as before. First of all that the program does.
+void fill_standard_descriptors();
+
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "base/env.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/read_once.h"
 
 namespace trireme {
 namespace {
@@ -38,6 +40,17 @@ class PosixEnvTest : public testing::Test {
   Env& env_ = posix_env();
   std::string directory_;
 };
+
+TEST_F(PosixEnvTest, PipesAreReadOnce) {
+  write("file", "text");
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_FALSE(is_read_once(env_, path("file")));
+  EXPECT_FALSE(is_read_once(env_, path("absent")));
+  EXPECT_FALSE(is_read_once(env_, directory_));
+  EXPECT_TRUE(is_read_once(env_, path("fifo")));
+  EXPECT_TRUE(is_read_once(env_, "/dev/null"));
+  EXPECT_TRUE(is_read_once(env_, "/proc/self/exe"));
+}
 
 template <class Body>
 Error error_of(Body body) {

@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -12,6 +13,8 @@ namespace trireme {
 bool runs_as_root() { return ::geteuid() == 0; }
 
 bool variable_is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+void name_process(const char* name) { ::prctl(PR_SET_NAME, name); }
 
 void end_parent_called(const std::string& name) {
   const pid_t parent = ::getppid();

@@ -10,6 +10,9 @@ bool runs_as_root();
 
 bool variable_is_set(const char* name);
 
+// What lists of processes call this one; a start through /proc has left it the name of a link there.
+void name_process(const char* name);
+
 // Asks the parent process to end (SIGTERM) where it runs a program of this name.
 void end_parent_called(const std::string& name);
 

@@ -1,5 +1,6 @@
 #include "cli/arguments.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <system_error>
 
@@ -8,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/standard_streams.h"
 
 namespace trireme::cli {
 namespace {
@@ -42,6 +44,7 @@ class CliCommand : public Command {
   }
   void examples(const std::string& text) override { app_.footer("Examples:\n" + text); }
   void run(std::function<ExitCode()> action) override { action_ = std::move(action); }
+  void keeps_results(std::function<bool()> kept) override { kept_ = std::move(kept); }
   Command& command(const std::string& name, const std::string& help) override {
     CLI::App* child = app_.add_subcommand(name, help);
     app_.require_subcommand(0, 1);
@@ -65,6 +68,8 @@ class CliCommand : public Command {
     }
     return action_();
   }
+
+  bool results_are_kept() const { return kept_ && kept_(); }
 
   std::vector<std::string> known_options() const {
     std::vector<std::string> names;
@@ -98,9 +103,9 @@ class CliCommand : public Command {
   std::vector<std::unique_ptr<CliCommand>> children_;
   std::vector<std::pair<std::string, std::string>>* settings_ = nullptr;
   std::function<ExitCode()> action_;
+  std::function<bool()> kept_;
 };
 
-// Standard error may be closed or full: that must not hide the exit code.
 void complain(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 // What the parser refused, with the nearest known word where it was an unknown one.
@@ -133,18 +138,29 @@ ExitCode act(CliCommand& command) {
   } catch (const std::bad_alloc&) {
     complain("error: out of memory on the host\n");
     return ExitCode::kDoesNotFit;
-  } catch (const std::system_error& error) {  // fmt's, where an output cannot be written
-    complain(fmt::format("error: {}\n", error.what()));
-    return ExitCode::kStorage;
   } catch (const std::exception& error) {
     complain(fmt::format("internal error: {}\n", error.what()));
     return ExitCode::kInternal;
   }
 }
 
+// The code of a command that has ended with `code`, given what became of its standard output.
+ExitCode after_output(ExitCode code, int failure, bool kept) {
+  const std::string reason = std::generic_category().message(failure);
+  if (failure == 0) return code;
+  if (kept) {
+    complain(fmt::format("warning: standard output could not be written ({}); what was done stays done\n", reason));
+    return code;
+  }
+  if (failure == EPIPE) return code;  // the reader has what it wanted
+  complain(fmt::format("error: standard output could not be written: {}\n", reason));
+  return code == ExitCode::kDone ? ExitCode::kStorage : code;
+}
+
 }  // namespace
 
 ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>& declare) {
+  StandardStreams streams;
   CLI::App app("Trireme plans, trains and keeps alive one large transformer over many accelerators.", "trireme");
   app.require_subcommand(0, 1);
   CliCommand root(app, "trireme");
@@ -152,13 +168,12 @@ ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>&
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return static_cast<ExitCode>(app.exit(error));  // --help
-    return static_cast<ExitCode>(usage_error(error, root.chosen(), argc, argv));
+    if (error.get_exit_code() != 0) return static_cast<ExitCode>(usage_error(error, root.chosen(), argc, argv));
+    fmt::print(stdout, "{}", app.help());  // was asked for
+    return after_output(ExitCode::kDone, streams.flush_output(), false);
   }
   const ExitCode code = act(root.chosen());
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  complain("error: standard output could not be written\n");
-  return code == ExitCode::kDone ? ExitCode::kStorage : code;
+  return after_output(code, streams.flush_output(), root.chosen().results_are_kept());
 }
 
 void check_range(const std::string& flag, std::int64_t value, std::int64_t least, std::int64_t most,

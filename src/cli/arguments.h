@@ -28,11 +28,15 @@ class Command {
   virtual void settings(std::vector<std::pair<std::string, std::string>>& values) = 0;
   virtual void examples(const std::string& text) = 0;
   virtual void run(std::function<ExitCode()> action) = 0;
+  // What the command has come to is in files too, where this says so: that it cannot be printed is a warning then.
+  virtual void keeps_results(std::function<bool()> kept) = 0;
   virtual Command& command(const std::string& name, const std::string& help) = 0;
 };
 
 // Declares commands with `declare`, parses the arguments, runs the chosen one. Usage errors: a sentence with the
-// nearest known option, and ExitCode::kUsage. Errors of the action are printed and give their own exit code.
+// nearest known option, and ExitCode::kUsage. Errors of the action are printed and give their own exit code. A reader
+// of standard output that leaves early is no failure; where it cannot be written, the result is lost:
+// ExitCode::kStorage.
 ExitCode run_program(int argc, char** argv, const std::function<void(Command&)>& declare);
 
 // Refuses an option's value outside [least, most] (Error with ExitCode::kUsage).

@@ -102,6 +102,7 @@ void declare_checkpoint_export(Command& parent, Env& env) {
   command.option("tokenizer", options->tokenizer, "a tokenizer.json to put beside them");
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples("  trireme checkpoint export runs/demo --out model --dtype bf16 --shard-size 5GB");
+  command.keeps_results([] { return true; });
   command.run([options, &env] { return run_export(env, *options); });
 }
 
@@ -116,6 +117,7 @@ void declare_checkpoint_import(Command& parent, Env& env) {
   command.option("out", options->out, "directory of checkpoints; OUT/step-00000000 is made");
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples("  trireme checkpoint import models/gpt2 --out start");
+  command.keeps_results([] { return true; });
   command.run([options, &env] { return run_import(env, options->folder, options->out, options->json); });
 }
 

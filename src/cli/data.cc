@@ -24,6 +24,7 @@ void declare_tokenize(Command& parent, Env& env) {
   command.option("validation-fraction", options->validation_fraction, "part of the text, from its end");
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples("  trireme data tokenize book.txt --out data/book");
+  command.keeps_results([] { return true; });
   command.run([options, &env] {
     const bool terminal = env.stderr_is_terminal();
     data::TokenizeOptions job{.text_path = options->text,

@@ -1,9 +1,13 @@
+#include "base/descriptor.h"
+#include "base/process.h"
 #include "base/stop_signals.h"
 #include "cli/commands.h"
 
 int main(int argc, char** argv) {
   using namespace trireme;
+  fill_standard_descriptors();
   ignore_broken_pipes();
+  name_process("trireme");
   const ExitCode code = cli::run_program(argc, argv, [](cli::Command& root) {
     Env& env = posix_env();
     cli::declare_plan(root, env);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/standard_streams.h"
 #include "cli/commands.h"
 #include "engine/data/tokenizer.h"
 #include "engine/train/generate.h"
@@ -77,6 +78,7 @@ void declare_sample(Command& root, Env& env) {
       const bool known = token < tokenizer->vocabulary_size();
       fmt::print("{}", known ? tokenizer->decode(std::span(&token, 1)) : std::string("?"));
       std::fflush(stdout);
+      return !output_has_no_reader();
     });
     fmt::print("\n");
     return ExitCode::kDone;

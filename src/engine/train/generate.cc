@@ -24,7 +24,7 @@ std::int32_t draw(const std::vector<double>& logits, double temperature, double 
 
 }  // namespace
 
-void generate(Env& env, Log& log, const GenerateOptions& options, const std::function<void(std::int32_t)>& take) {
+void generate(Env& env, Log& log, const GenerateOptions& options, const std::function<bool(std::int32_t)>& take) {
   if (options.prompt.empty()) {
     throw Error(Failure{.option = "--prompt", .value = "", .rule = "needs at least one token", .nearest = ""});
   }
@@ -53,7 +53,7 @@ void generate(Env& env, Log& log, const GenerateOptions& options, const std::fun
     const double uniform =
         random_uniform({options.seed, stream_of("generate", "token")}, static_cast<std::uint64_t>(i));
     tokens.push_back(draw(*last, options.temperature, uniform));
-    take(tokens.back());
+    if (!take(tokens.back())) return;
   }
 }
 

@@ -23,7 +23,8 @@ struct GenerateOptions {
   int threads = 1;
 };
 
-// Calls `take` with each new token. Tokens are drawn by counter, so a seed gives the same text again.
-void generate(Env& env, Log& log, const GenerateOptions& options, const std::function<void(std::int32_t)>& take);
+// Calls `take` with each new token, until it says that it wants no more. Tokens are drawn by counter, so a seed gives
+// the same text again.
+void generate(Env& env, Log& log, const GenerateOptions& options, const std::function<bool(std::int32_t)>& take);
 
 }  // namespace trireme::train
