@@ -88,7 +88,7 @@ ExitCode run_step(Env& env, const StepOptions& options) {
   const comm::Launch launch = current_launch();
   if (Status status = check_alone(launch, "bench step"); !status) throw Error(status.failure());
   check_range("--steps", options.steps, 1, 1000, "3");
-  const train::ResolvedRun run = resolve_train(env, launch, options.train);
+  const train::ResolvedRun run = resolve_train(env, launch, read_run(env, options.train));
   const int ranks = run.config.layout.world();
   check_range("--rank", options.rank, 0, ranks - 1, "0");
   if (options.calibration.empty() && !options.cluster.empty()) {

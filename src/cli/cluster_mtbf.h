@@ -8,12 +8,15 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "cluster/cluster.h"
 
 namespace trireme::cli {
 
-// cluster: a preset's name or the path of a cluster.toml, as `trireme plan --cluster` takes it. devices: those of the
-// run, one a rank, all of which it needs; how many the cluster itself has does not matter. Refused: what
-// cluster::load_cluster refuses, and a cluster without device.mtbf.
-Result<Seconds> cluster_mtbf(Env& env, const std::string& cluster, std::int64_t devices);
+// text: a preset's name or the path of a cluster.toml, as `trireme plan --cluster` takes it. Refused: what
+// cluster::load_cluster refuses.
+Result<cluster::Cluster> load_run_cluster(Env& env, const std::string& text);
+// devices: those of the run, one a rank, all of which it needs; how many the cluster itself has does not matter.
+// Refused: a cluster without device.mtbf; text names it.
+Result<Seconds> cluster_mtbf(const cluster::Cluster& cluster, const std::string& text, std::int64_t devices);
 
 }  // namespace trireme::cli

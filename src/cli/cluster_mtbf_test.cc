@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/fake_env.h"
-#include "cluster/cluster.h"
 
 namespace trireme::cli {
 namespace {
@@ -21,25 +20,31 @@ std::string cluster_file(const std::string& mtbf) {
   return text.replace(begin, end + 1 - begin, mtbf.empty() ? "" : "mtbf = \"" + mtbf + "\"\n");
 }
 
+Result<Seconds> mtbf_of(Env& env, const std::string& text, std::int64_t devices) {
+  const Result<cluster::Cluster> cluster = load_run_cluster(env, text);
+  if (!cluster) return cluster.failure();
+  return cluster_mtbf(*cluster, text, devices);
+}
+
 TEST(ClusterMtbf, RatesOfTheRunsDevicesAdd) {
   FakeEnv env;
-  EXPECT_DOUBLE_EQ(cluster_mtbf(env, "h100", 1)->count, 50677 * kHour);
-  EXPECT_DOUBLE_EQ(cluster_mtbf(env, "h100", 16384)->count, 50677 * kHour / 16384);
-  EXPECT_DOUBLE_EQ(cluster_mtbf(env, "h100:2048", 12)->count,
+  EXPECT_DOUBLE_EQ(mtbf_of(env, "h100", 1)->count, 50677 * kHour);
+  EXPECT_DOUBLE_EQ(mtbf_of(env, "h100", 16384)->count, 50677 * kHour / 16384);
+  EXPECT_DOUBLE_EQ(mtbf_of(env, "h100:2048", 12)->count,
                    50677 * kHour / 12);  // the run's devices, not the cluster's
 }
 
 TEST(ClusterMtbf, FromAFile) {
   FakeEnv env;
   env.put_file("lab/cluster.toml", cluster_file("100h"));
-  EXPECT_DOUBLE_EQ(cluster_mtbf(env, "lab/cluster.toml", 8)->count, 12.5 * kHour);
+  EXPECT_DOUBLE_EQ(mtbf_of(env, "lab/cluster.toml", 8)->count, 12.5 * kHour);
 }
 
 TEST(ClusterMtbf, Refusals) {
   FakeEnv env;
   env.put_file("silent.toml", cluster_file(""));
   env.put_file("bad.toml", cluster_file("0h"));
-  const auto sentence = [&](const char* cluster) { return cluster_mtbf(env, cluster, 8).failure().sentence(); };
+  const auto sentence = [&](const char* cluster) { return mtbf_of(env, cluster, 8).failure().sentence(); };
   EXPECT_EQ(
       sentence("silent.toml"),
       "checkpoint.cluster = silent.toml: does not say how often a device fails; add device.mtbf to it, e.g. mtbf = "

@@ -15,6 +15,7 @@
 #include "cli/supervised_train.h"
 #include "engine/train/run_directory.h"
 #include "report/drill_table.h"
+#include "supervisor/hosts.h"
 #include "supervisor/incident.h"
 #include "telemetry/step_record.h"
 
@@ -86,11 +87,19 @@ using Curve = std::vector<std::pair<std::int64_t, std::uint64_t>>;  // step, bit
 
 class Drill {
  public:
-  Drill(Env& env, const DrillOptions& options, const train::ResolvedRun& run)
+  // The run as it was described when the drill began is in the drill's own directory: all of its runs train that.
+  Drill(Env& env, const DrillOptions& options, const RunDescription& description, const train::ResolvedRun& run)
       : env_(env), options_(options), out_(run.config.out) {
+    const std::string model = join_path(out_, "config.json");
+    env.write_file_atomically(model, model::to_hugging_face(run.plan.table.config).dump(2));
+    train::RunConfig config = description.config;
+    config.model_config = model;
+    if (!config.supervise.hosts.empty()) {
+      config.supervise.hosts = supervisor::to_text(supervisor::load_hosts(env, config.supervise.hosts).or_throw());
+    }
+    env.write_file_atomically(run_file(), train::to_toml(config));
     const std::int64_t interval = std::max<std::int64_t>(2, options.steps / 3);
     all_ = faults_of(options.steps, interval, run.config.layout.world(), run.config.precision);
-    settings_ = all_settings(options.train);
     const std::pair<const char*, std::string> own[] = {{"train.steps", fmt::format("{}", options.steps)},
                                                        {"checkpoint.interval", fmt::format("{}", interval)},
                                                        {"checkpoint.mtbf", ""},
@@ -101,7 +110,9 @@ class Drill {
                                                        {"optimizer.min_learning_rate", "0"},
                                                        {"supervise.backoff", "0.1s"},
                                                        {"supervise.retries", "2"},
-                                                       {"out.trace", ""}};
+                                                       {"out.trace", ""},
+                                                       {"out.trace_steps", ""},
+                                                       {"out.overwrite", "false"}};
     for (const auto& [key, value] : own) settings_.emplace_back(key, value);
   }
 
@@ -121,6 +132,7 @@ class Drill {
   }
 
  private:
+  std::string run_file() const { return join_path(out_, "run.toml"); }
   std::string directory(const std::string& name) const { return join_path(out_, name); }
   std::string log_of(const std::string& name) const { return join_path(out_, name + ".log"); }
 
@@ -177,9 +189,8 @@ class Drill {
 
   // Exit code, 128 + the signal where one ended it.
   int start_and_wait(const std::string& name, const std::string& inject, int signal) {
-    ChildCommand command{.arguments = {own_program(), "train", options_.train.file}, .environment = {}};
+    ChildCommand command{.arguments = {own_program(), "train", run_file()}, .environment = {}, .file = kOwnProgram};
     for (const auto& [key, value] : settings_) {
-      if (key == "out.directory" || key == "out.overwrite") continue;
       command.arguments.insert(command.arguments.end(), {"--" + key, value});
     }
     command.arguments.insert(command.arguments.end(), {"--out", directory(name)});
@@ -210,7 +221,8 @@ class Drill {
 ExitCode run_drill(Env& env, const DrillOptions& options) {
   const comm::Launch launch = current_launch();
   if (Status status = check_alone(launch, "drill"); !status) throw Error(status.failure());
-  const train::ResolvedRun run = resolve_train(env, launch, options.train);
+  const RunDescription description = read_run(env, options.train);
+  const train::ResolvedRun run = resolve_train(env, launch, description);
   if (run.config.supervise.launcher == train::Launcher::kNone) {
     throw Error(Failure{.option = "supervise.launcher",
                         .value = "none",
@@ -224,7 +236,7 @@ ExitCode run_drill(Env& env, const DrillOptions& options) {
                         .nearest = "another --out"});
   }
   env.make_directories(run.config.out);
-  const std::vector<report::DrillRow> rows = Drill(env, options, run).run();
+  const std::vector<report::DrillRow> rows = Drill(env, options, description, run).run();
   if (options.train.json) {
     fmt::print("{}\n", report::drill_json(rows).dump(2));
   } else {

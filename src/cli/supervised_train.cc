@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "base/process.h"
+#include "base/read_once.h"
 #include "checkpoint/store.h"
 #include "cli/launch.h"
 #include "cli/worker_command.h"
-#include "cluster/cluster.h"
 #include "engine/train/planned_faults.h"
 #include "engine/train/run_directory.h"
 #include "supervisor/shell.h"
@@ -41,16 +41,19 @@ std::vector<supervisor::Host> hosts_of(Env& env, const train::RunConfig& config)
   return {{.name = env.host_name(), .slots = config.layout.world()}};
 }
 
-supervisor::ReshapeProblem problem_of(Env& env, const train::ResolvedRun& run) {
-  supervisor::ReshapeProblem problem{.model = run.plan.table.config,
-                                     .batch = run.config.batch,
-                                     .layout = run.config.layout,
-                                     .cluster = std::nullopt,
-                                     .memory_limit = run.config.memory_limit,
-                                     .allow_slow_tp = run.config.allow_slow_tp,
-                                     .inputs = run.plan.inputs};
-  if (!run.config.cluster.empty()) problem.cluster = cluster::load_cluster(env, run.config.cluster).or_throw();
-  return problem;
+// The file that is looked at again while the run goes on; "": there is none.
+std::string hosts_file_of(Env& env, const std::string& text) {
+  return !text.empty() && supervisor::names_a_file(text) && !is_read_once(env, text) ? text : "";
+}
+
+supervisor::ReshapeProblem problem_of(const RunDescription& description, const train::ResolvedRun& run) {
+  return {.model = run.plan.table.config,
+          .batch = run.config.batch,
+          .layout = run.config.layout,
+          .cluster = description.cluster,
+          .memory_limit = run.config.memory_limit,
+          .allow_slow_tp = run.config.allow_slow_tp,
+          .inputs = run.plan.inputs};
 }
 
 // Law 3: another layout than the one that was asked for is for hosts that are lost, not for hosts that never were.
@@ -64,6 +67,17 @@ void check_hosts(const supervisor::ReshapeProblem& problem, std::vector<supervis
                       .rule = fmt::format("have no room for {}: {} ranks, tensor groups on one host",
                                           plan::describe(problem.layout), problem.layout.world()),
                       .nearest = choice ? plan::describe(choice->layout) : "more hosts, or more slots"});
+}
+
+// By which workers are started. This process's own file also where its path has none any more, or another, which would
+// be another program; on other hosts there is the path alone.
+std::string program_for(train::Launcher launcher, bool several) {
+  const std::string path = own_program();
+  if (launcher == train::Launcher::kThreads || is_own_program(path)) return path;
+  if (!several) return fmt::format("/proc/{}/exe", posix_env().process_id());
+  throw Error(ExitCode::kRequeue, "supervisor", "start the workers",
+              fmt::format("{} is not the program any more that this run was started with", path),
+              "the same command goes on from the newest checkpoint, with the program that is there then");
 }
 
 bool has_checkpoints(Env& env, const std::string& out) {
@@ -99,21 +113,26 @@ train::Launcher chosen_launcher(const train::SuperviseConfig& config) {
   return config.hosts.empty() ? train::Launcher::kThreads : train::Launcher::kMpirun;
 }
 
-ExitCode train_supervised(Env& env, const train::ResolvedRun& run, const TrainOptions& options) {
+bool on_several_hosts(const train::SuperviseConfig& config) {
+  return chosen_launcher(config) == train::Launcher::kSrun || (!config.hosts.empty() && !config.rehearsal);
+}
+
+ExitCode train_supervised(Env& env, const RunDescription& description, const train::ResolvedRun& run,
+                          const TrainOptions& options) {
   const train::RunConfig& config = run.config;
+  RunDescription handed{.config = description.config, .model = run.plan.table.config, .cluster = std::nullopt};
+  handed.config.model_config = config.model_config;
   const std::unique_ptr<Log> log = make_stderr_log();
-  const WorkerCommands commands{.program = own_program(),
-                                .launcher = chosen_launcher(config.supervise),
-                                .supervise = config.supervise,
-                                .file = options.file,
-                                .settings = all_settings(options),
-                                .inject = options.inject,
-                                .cores = env.core_count(),
-                                .root = runs_as_root()};
+  WorkerCommands commands{.program = own_program(),
+                          .launcher = chosen_launcher(config.supervise),
+                          .supervise = config.supervise,
+                          .run = to_word(handed).or_throw(),
+                          .out = config.out,
+                          .inject = options.inject,
+                          .cores = env.core_count(),
+                          .root = runs_as_root()};
   const std::vector<supervisor::Host> hosts = hosts_of(env, config);
-  // Ranks that may be on other machines than this one.
-  const bool several =
-      commands.launcher == train::Launcher::kSrun || (!config.supervise.hosts.empty() && !config.supervise.rehearsal);
+  const bool several = on_several_hosts(config.supervise);
   const std::string address = config.supervise.address.empty() ? env.host_name() : config.supervise.address;
   if (env.exists(supervisor::stop_file_of(config.out))) {
     throw Error(Failure{.option = "out.directory",
@@ -125,23 +144,23 @@ ExitCode train_supervised(Env& env, const train::ResolvedRun& run, const TrainOp
   train::check_dry_run(env, *log, run, !several);
   const std::unique_ptr<checkpoint::Lease> lease = checkpoint::Lease::claim(env, config.out);
   train::remove_fault_marks(env, config.out);
-  const supervisor::ReshapeProblem problem = problem_of(env, run);
+  const supervisor::ReshapeProblem problem = problem_of(description, run);
   check_hosts(problem, hosts, config.supervise.hosts);
   supervisor::Decider decider(policy_of(config), [&](const std::vector<supervisor::Host>& available) {
     return supervisor::choose_layout(problem, available);
   });
-  supervisor::ShellOptions shell{
-      .out = config.out,
-      .hosts = hosts,
-      .hosts_file = supervisor::names_a_file(config.supervise.hosts) ? config.supervise.hosts : "",
-      .listen = [&] { return several ? listen_tcp(address) : listen_locally(); },
-      .command =
-          [&](const supervisor::WorkerStart& start) {
-            return worker_command(commands, start, has_checkpoints(env, config.out));
-          },
-      .probe = nullptr,
-      .least_incarnation = train::incarnation_seen(env, config.out),
-      .each_turn = nullptr};
+  supervisor::ShellOptions shell{.out = config.out,
+                                 .hosts = hosts,
+                                 .hosts_file = hosts_file_of(env, config.supervise.hosts),
+                                 .listen = [&] { return several ? listen_tcp(address) : listen_locally(); },
+                                 .command =
+                                     [&](const supervisor::WorkerStart& start) {
+                                       commands.program = program_for(commands.launcher, several);
+                                       return worker_command(commands, start, has_checkpoints(env, config.out));
+                                     },
+                                 .probe = nullptr,
+                                 .least_incarnation = train::incarnation_seen(env, config.out),
+                                 .each_turn = nullptr};
   if (several) shell.probe = [&](const std::string& host) { return probe_command(commands, host); };
   log->info("{}", train::describe_run(run));
   const supervisor::ShellOutcome end = supervisor::supervise(env, *log, *lease, decider, shell);

@@ -9,7 +9,11 @@ namespace trireme::cli {
 
 // What starts the ranks, where it is left to the program.
 train::Launcher chosen_launcher(const train::SuperviseConfig& config);
-// `run` has been resolved for ranks in this process; refuses what its supervision asks for and cannot have.
-ExitCode train_supervised(Env& env, const train::ResolvedRun& run, const TrainOptions& options);
+// Whether ranks may be on other machines than this one.
+bool on_several_hosts(const train::SuperviseConfig& config);
+// `run` is the description, resolved for ranks in this process. Refuses what its supervision asks for and cannot have.
+// Every start of its workers trains what was described here, whatever becomes of the user's files.
+ExitCode train_supervised(Env& env, const RunDescription& description, const train::ResolvedRun& run,
+                          const TrainOptions& options);
 
 }  // namespace trireme::cli

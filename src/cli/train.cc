@@ -26,15 +26,18 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
 }
 
 ExitCode run_train(Env& env, const comm::Launch& launch, const TrainOptions& options) {
-  const train::ResolvedRun run = resolve_train(env, launch, options);
+  const RunDescription description = read_run(env, options);
+  const train::ResolvedRun run = resolve_train(env, launch, description);
   if (options.dry_run) {
-    train::check_dry_run(env, *make_stderr_log(), run);
+    const bool all_here = launch.launcher == "none" ? !on_several_hosts(run.config.supervise)
+                                                    : launch.ranks_here == run.config.layout.world();
+    train::check_dry_run(env, *make_stderr_log(), run, all_here);
     return dry_run(run, options.json);
   }
   // A launcher that is not this program's own has the last word: its ranks have no supervisor.
   const bool alone = launch.launcher == "none";
   if (alone && chosen_launcher(run.config.supervise) != train::Launcher::kNone) {
-    return train_supervised(env, run, options);
+    return train_supervised(env, description, run, options);
   }
   return train_ranks(env, launch, run, options, std::nullopt);
 }
@@ -58,6 +61,7 @@ void declare_train(Command& root, Env& env) {
       "  trireme train run.toml --layout.tp 2 --resume runs/one --out runs/two\n"
       "  trireme train run.toml --supervise.hosts a:8,b:8,c:8:spare\n\n" +
       keys);
+  command.keeps_results([options] { return !options->dry_run; });
   command.run([options, &env] {
     const comm::Launch launch = current_launch();
     try {

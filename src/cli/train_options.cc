@@ -46,15 +46,25 @@ std::vector<std::pair<std::string, std::string>> all_settings(const TrainOptions
   return settings;
 }
 
-train::ResolvedRun resolve_train(Env& env, const comm::Launch& launch, const TrainOptions& options) {
+RunDescription read_run(Env& env, const TrainOptions& options) {
   if (!options.inject.empty()) (void)train::parse_planned_faults(options.inject).or_throw();
-  train::RunConfig config = train::load_run_config(env, options.file, all_settings(options)).or_throw();
-  if (!config.cluster.empty() && config.mtbf.count == 0) {
-    config.mtbf = cluster_mtbf(env, config.cluster, config.layout.world()).or_throw();
+  RunDescription description;
+  train::RunConfig& config = description.config;
+  config = train::load_run_config(env, options.file, all_settings(options)).or_throw();
+  if (config.cluster.empty()) return description;
+  description.cluster = load_run_cluster(env, config.cluster).or_throw();
+  if (config.mtbf.count == 0) {
+    config.mtbf = cluster_mtbf(*description.cluster, config.cluster, config.layout.world()).or_throw();
   }
+  return description;
+}
+
+train::ResolvedRun resolve_train(Env& env, const comm::Launch& launch, const RunDescription& description) {
+  const train::RunConfig& config = description.config;
   if (Status status = check_launch(launch, config.layout); !status) throw Error(status.failure());
   const int ranks_here = launch.launcher == "none" ? 0 : launch.ranks_here;
-  train::ResolvedRun run = train::resolve_run(env, config, {.ranks_here = ranks_here, .backend = backend_of(launch)});
+  train::ResolvedRun run = train::resolve_run(
+      env, config, {.model = description.model, .ranks_here = ranks_here, .backend = backend_of(launch)});
   if (Status status = check_memory_limit(env, run); !status) throw Error(status.failure());
   return run;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
+#include "cli/run_description.h"
 #include "engine/comm/mpi_launch.h"
 #include "engine/train/trainer.h"
 
@@ -28,7 +29,9 @@ struct TrainOptions {
 void declare_train_options(Command& command, TrainOptions& options);
 // All of them as settings, "section.key" and value, in the order in which they win.
 std::vector<std::pair<std::string, std::string>> all_settings(const TrainOptions& options);
-// Reads, checks and resolves; Error where anything is refused.
-train::ResolvedRun resolve_train(Env& env, const comm::Launch& launch, const TrainOptions& options);
+// What the user's files say, each read once; the model is still to be read. Error where anything is refused.
+RunDescription read_run(Env& env, const TrainOptions& options);
+// Checks and resolves for the ranks of this process; reads a model that was not read. Error where anything is refused.
+train::ResolvedRun resolve_train(Env& env, const comm::Launch& launch, const RunDescription& description);
 
 }  // namespace trireme::cli

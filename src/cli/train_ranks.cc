@@ -69,7 +69,8 @@ std::optional<Supervised> current_supervision() {
   return Supervised{.by = *by,
                     .run_elapsed_s = number("TRIREME_RUN_ELAPSED"),
                     .gemm_flops_per_s = number("TRIREME_GEMM_RATE"),
-                    .ranks = static_cast<int>(number("TRIREME_RANKS"))};
+                    .ranks = static_cast<int>(number("TRIREME_RANKS")),
+                    .run = variable(kRunVariable).value_or("")};
 }
 
 std::vector<int> own_ranks(const comm::Launch& launch, int ranks) {

@@ -14,6 +14,7 @@ struct Supervised {
   double run_elapsed_s = 0;
   double gemm_flops_per_s = 0;  // 0: to be measured
   int ranks = 1;                // of the run
+  std::string run;              // the word of its description
 };
 std::optional<Supervised> current_supervision();
 

@@ -68,7 +68,7 @@ int keep(Env& env, const Supervised& supervised, const std::vector<int>& ranks, 
 // The ranks run in a child of this process, which tells how that ended, and ends it when told to.
 ExitCode work(Env& env, const TrainOptions& options) {
   const std::optional<Supervised> supervised = current_supervision();
-  if (!supervised || supervised->ranks < 1) {
+  if (!supervised || supervised->ranks < 1 || supervised->run.empty()) {
     throw Error(Failure{.option = "worker",
                         .value = "",
                         .rule = "is started by the supervisor of a run, which tells it where to report",
@@ -82,7 +82,8 @@ ExitCode work(Env& env, const TrainOptions& options) {
     ignore_stop_signals();
     return static_cast<ExitCode>(keep(env, *supervised, ranks, cells, *child));
   }
-  return train_ranks(env, launch, resolve_train(env, launch, options), options, supervised, cells);
+  const RunDescription run = description_of(supervised->run, options.settings);
+  return train_ranks(env, launch, resolve_train(env, launch, run), options, supervised, cells);
 }
 
 }  // namespace
@@ -90,7 +91,8 @@ ExitCode work(Env& env, const TrainOptions& options) {
 void declare_worker(Command& root, Env& env) {
   auto options = std::make_shared<TrainOptions>();
   Command& command = root.command("worker", "What trireme train starts: the ranks of a run");
-  declare_train_options(command, *options);
+  command.option("inject", options->inject, "faults to plant");
+  command.settings(options->settings);
   command.run([options, &env] { return work(env, *options); });
 }
 

@@ -10,7 +10,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr const char* kVariables[] = {"TRIREME_CONTROL",     "TRIREME_SECRET",    "TRIREME_INCARNATION",
-                                      "TRIREME_RUN_ELAPSED", "TRIREME_GEMM_RATE", "TRIREME_RANKS"};
+                                      "TRIREME_RUN_ELAPSED", "TRIREME_GEMM_RATE", "TRIREME_RANKS",
+                                      kRunVariable};
 
 void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
@@ -34,11 +35,11 @@ Words layout_words(const plan::Layout& layout) {
   return words;
 }
 
-// The worker's own part: what the run was asked for, then what this start is.
+// The worker's own part: what this start is, beside the run's description.
 Words worker_words(const WorkerCommands& commands, const supervisor::WorkerStart& start, bool own_checkpoints) {
-  Words words{commands.program, "worker", commands.file};
+  Words words{commands.program, "worker"};
   const auto set = [&](const std::string& key, const std::string& value) { add(words, {"--" + key, value}); };
-  for (const auto& [key, value] : commands.settings) set(key, value);
+  set("out.directory", commands.out);
   add(words, layout_words(start.layout));
   if (start.begun) set("out.overwrite", "false");
   if (start.begun && own_checkpoints) set("checkpoint.resume", "");
@@ -90,7 +91,8 @@ Words srun_words(const WorkerCommands& commands, const supervisor::WorkerStart& 
 ChildCommand worker_command(const WorkerCommands& commands, const supervisor::WorkerStart& start,
                             bool own_checkpoints) {
   const Words worker = worker_words(commands, start, own_checkpoints);
-  ChildCommand command{.arguments = worker, .environment = {}};
+  ChildCommand command{.arguments = worker, .environment = {}, .file = kOwnProgram};
+  if (commands.launcher != train::Launcher::kThreads) command.file.clear();
   if (commands.launcher == train::Launcher::kMpirun) command.arguments = mpirun_words(commands, start, worker);
   if (commands.launcher == train::Launcher::kSrun) command.arguments = srun_words(commands, start, worker);
   const std::string values[] = {start.address,
@@ -98,7 +100,8 @@ ChildCommand worker_command(const WorkerCommands& commands, const supervisor::Wo
                                 fmt::format("{}", start.incarnation),
                                 fmt::format("{}", start.run_elapsed_s),
                                 fmt::format("{}", start.gemm_flops_per_s),
-                                fmt::format("{}", start.layout.world())};
+                                fmt::format("{}", start.layout.world()),
+                                commands.run};
   for (std::size_t i = 0; i < std::size(kVariables); ++i) command.environment.emplace_back(kVariables[i], values[i]);
   if (commands.root) {
     command.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");

@@ -8,11 +8,11 @@
 namespace trireme::cli {
 
 struct WorkerCommands {
-  std::string program;  // this one's file
+  std::string program;  // this one's file, by a name that its launcher can start
   train::Launcher launcher = train::Launcher::kThreads;
   train::SuperviseConfig supervise;
-  std::string file;  // run.toml
-  std::vector<std::pair<std::string, std::string>> settings;
+  std::string run;  // what it is: to_word(RunDescription)
+  std::string out;  // run directory, which a list of processes shows
   std::string inject;
   int cores = 1;  // of this host
   bool root = false;

@@ -8,7 +8,7 @@ namespace {
 // What the worker that these words start will train.
 plan::Layout layout_of(const ChildCommand& command) {
   std::vector<std::pair<std::string, std::string>> settings;
-  for (std::size_t i = 3; i + 1 < command.arguments.size(); i += 2) {
+  for (std::size_t i = 2; i + 1 < command.arguments.size(); i += 2) {
     settings.emplace_back(command.arguments[i].substr(2), command.arguments[i + 1]);
   }
   const Json file = Json::object({{"model", Json::object({{"config", "model"}})},
@@ -29,8 +29,7 @@ TEST(WorkerCommand, SaysTheWholeLayout) {
   layout.bucket = 12345;
   layout.overlap = false;
   layout.prefetch = 4;
-  const WorkerCommands commands{
-      .program = "trireme", .supervise = {}, .file = "run.toml", .settings = {}, .inject = ""};
+  const WorkerCommands commands{.program = "trireme", .supervise = {}, .run = "", .out = "runs/one", .inject = ""};
   supervisor::WorkerStart start;
   for (const plan::Layout& one : {layout, plan::Layout{}}) {
     start.layout = one;
@@ -39,7 +38,7 @@ TEST(WorkerCommand, SaysTheWholeLayout) {
 }
 
 TEST(WorkerCommand, LauncherMayHaveFlagsOfItsUser) {
-  WorkerCommands commands{.program = "trireme", .supervise = {}, .file = "run.toml", .settings = {}, .inject = ""};
+  WorkerCommands commands{.program = "trireme", .supervise = {}, .run = "", .out = "runs/one", .inject = ""};
   commands.launcher = train::Launcher::kMpirun;
   commands.supervise.mpirun = "/opt/mpi/bin/mpirun  --mca btl tcp,self";
   supervisor::WorkerStart start;

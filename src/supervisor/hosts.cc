@@ -139,6 +139,14 @@ Result<std::vector<Host>> parse_hosts(std::string_view text, const std::string& 
   return hosts;
 }
 
+std::string to_text(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& host : hosts) {
+    text += fmt::format("{}{}:{}{}", text.empty() ? "" : ",", host.name, host.slots, host.spare ? ":spare" : "");
+  }
+  return text;
+}
+
 bool names_a_file(std::string_view text) {
   return text.find('/') != std::string_view::npos || text.find(':') == std::string_view::npos;
 }

@@ -26,6 +26,8 @@ inline constexpr int kMostHosts = 65'536;  // all slots together are an int
 // is named) and the rule: names that no host has, twice the same (whatever the case of their letters), slots below 1 or
 // above kMostSlots, no host that is no spare, more than kMostHosts.
 Result<std::vector<Host>> parse_hosts(std::string_view text, const std::string& what);
+// What parse_hosts() reads as the same hosts, on one line.
+std::string to_text(const std::vector<Host>& hosts);
 // With a slash, or no colon at all.
 bool names_a_file(std::string_view text);
 Result<std::vector<Host>> load_hosts(Env& env, const std::string& text);

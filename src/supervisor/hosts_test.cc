@@ -160,6 +160,9 @@ TEST(Placement, RandomPlacements) {
     std::string list = placement.text();
     std::ranges::replace(list, ' ', ',');
     ASSERT_EQ(parse_hosts(list, "").or_throw(), placement.hosts);
+    hosts.back().spare = count > 1;
+    ASSERT_EQ(parse_hosts(to_text(hosts), "").or_throw(), hosts);
+    hosts.back().spare = false;
     for (std::size_t i = 0; i + 1 < placement.hosts.size(); ++i) ASSERT_EQ(placement.hosts[i], hosts[i]);
   }
 }

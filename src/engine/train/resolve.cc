@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/read_once.h"
 #include "engine/train/resume.h"
 #include "engine/train/run_checks.h"
 #include "engine/train/run_directory.h"
@@ -45,7 +46,8 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
   const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
   run.config.threads = config.threads > 0 ? config.threads : share;
-  model::Config model_config = model::load_config(env, config.model_config).or_throw();
+  model::Config model_config = options.model ? *options.model : model::load_config(env, config.model_config).or_throw();
+  if (is_read_once(env, config.model_config)) run.config.model_config = model_file_of(config.out);
   if (options.layers > 0) model_config.layers = options.layers;
   if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
   if (config.ignore >= model_config.vocabulary) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/find.h"
+#include "checkpoint/hugging_face.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/store.h"
 #include "telemetry/step_record.h"
@@ -90,6 +91,7 @@ RunStart start_as_asked(Env& env, const RunConfig& config) {
 std::string checkpoints_of(const std::string& out) { return join_path(out, "checkpoints"); }
 std::string unsaved_mark_of(const std::string& out) { return join_path(out, ".unsaved"); }
 std::string metrics_of(const std::string& out) { return join_path(out, "metrics.jsonl"); }
+std::string model_file_of(const std::string& out) { return join_path(out, "model/config.json"); }
 
 RunStart find_start(Env& env, const RunConfig& config) {
   check_kinds(env, config);
@@ -162,7 +164,8 @@ void check_shared(Env& env, const std::string& out, const std::vector<std::strin
                 "a directory on a file system that all hosts share, or checkpoint.interval none");
 }
 
-void prepare_directory(Env& env, const RunConfig& config, const RunStart& start) {
+void prepare_directory(Env& env, const ResolvedRun& run, const RunStart& start) {
+  const RunConfig& config = run.config;
   env.make_directories(join_path(config.out, "model"));
   if (!config.trace.empty()) env.make_directories(directory_name(config.trace));
   checkpoint::Store store(env, checkpoints_of(config.out));
@@ -179,6 +182,10 @@ void prepare_directory(Env& env, const RunConfig& config, const RunStart& start)
     env.make_directories(store.directory());
     env.sync_directory(config.out);
     env.sync_directory(directory_name(config.out));
+  }
+  if (config.model_config == model_file_of(config.out)) {
+    env.write_file_atomically(config.model_config,
+                              checkpoint::hugging_face_config(run.plan.table.config, config.precision));
   }
   RunConfig resolved = config;
   resolved.overwrite = false;  // consents for this time

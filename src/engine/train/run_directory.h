@@ -13,14 +13,15 @@
 #include "base/env.h"
 #include "checkpoint/lease.h"
 #include "engine/train/control.h"
-#include "engine/train/run_config.h"
+#include "engine/train/trainer.h"
 
 namespace trireme::train {
 
-// checkpoints/ of a run directory; metrics.jsonl; and a file that is there as long as no checkpoint ever was: a run
-// that ended before its first one may begin anew without being asked.
+// checkpoints/ of a run directory; metrics.jsonl; model/config.json; and a file that is there as long as no checkpoint
+// ever was: a run that ended before its first one may begin anew without being asked.
 std::string checkpoints_of(const std::string& out);
 std::string metrics_of(const std::string& out);
+std::string model_file_of(const std::string& out);
 std::string unsaved_mark_of(const std::string& out);
 
 struct RunStart {
@@ -60,7 +61,8 @@ class DirectoryClaim {
 // All ranks, together; hosts: theirs. That every host sees the leader's directory: Error names those that do not. Ranks
 // of one host are not asked.
 void check_shared(Env& env, const std::string& out, const std::vector<std::string>& hosts, Control& control);
-// Once the run has its state: removes what a run that begins anew replaces, writes the resolved run.toml.
-void prepare_directory(Env& env, const RunConfig& config, const RunStart& start);
+// Once the run has its state: removes what a run that begins anew replaces, writes the resolved run.toml, and the
+// model's config.json where that names it.
+void prepare_directory(Env& env, const ResolvedRun& run, const RunStart& start);
 
 }  // namespace trireme::train

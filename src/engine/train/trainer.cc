@@ -79,7 +79,7 @@ class Run {
       const Resumed from = load_checkpoint(env_, watch.log(), run_, start.checkpoints, tokens_, control, rank);
       check_trace_steps(from.progress.step);
       from.path.empty() ? rank.initialise() : rank.go_on_from(from.progress);
-      if (control.leads()) prepare_directory(env_, run_.config, start);
+      if (control.leads()) prepare_directory(env_, run_, start);
       control.decide(0);  // the directory is there
       watch.open_log();
       watch.set_next(from.progress.step + 1);

@@ -53,11 +53,13 @@ struct ResolvedRun {
   parallel::RunPlan plan;
 };
 struct ResolveOptions {
-  std::int64_t layers = 0;  // > 0: the model with so many decoder layers instead of its own
-  int ranks_here = 0;       // ranks that share this host's cores; 0: all of the run
+  std::optional<model::Config> model = std::nullopt;  // what model.config holds; none: it is read
+  std::int64_t layers = 0;                            // > 0: the model with so many decoder layers instead of its own
+  int ranks_here = 0;                                 // ranks that share this host's cores; 0: all of the run
   plan::Backend backend = plan::Backend::kThreads;
 };
-// Reads the model and checks all rules, the ones of this engine too (what it does not run is refused by name).
+// Reads the model and checks all rules, the ones of this engine too (what it does not run is refused by name). A model
+// that was read from what can be read once only is named by its place in the run directory from here on.
 ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options = {});
 
 // The batch equation, the ledger, the resolved file: what --dry-run prints.
