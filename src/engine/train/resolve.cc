@@ -93,6 +93,7 @@ void check_dry_run(Env& env, Log& log, const ResolvedRun& run, bool all_here) {
   check_run(env, run);
   const RunStart start = find_start(env, run.config);
   check_start(env, run, start, open_training(env, run));
+  if (start.checkpoints.empty()) check_weights(env, run);
   check_tokens(env, log, run);
   check_room(env, run);
   if (!all_here) return;

@@ -1,16 +1,27 @@
 #include "engine/train/run_checks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "checkpoint/model_weights.h"
 #include "engine/data/token_format.h"
 #include "engine/data/tokenize.h"
 #include "engine/train/run_saver.h"
+#include "model/config_difference.h"
 
 namespace trireme::train {
 namespace {
 
 constexpr const char* kTrainKey = "data.train";
 constexpr const char* kValidationKey = "data.validation";
+
+// A refusal of what a key names, with the key; where it is of another file, that one stays named.
+Failure of_key(Failure failure, const std::string& key, const std::string& path) {
+  if (failure.option != path) failure.rule = fmt::format("{}: {}", failure.option, failure.rule);
+  failure.option = key;
+  failure.value = path;
+  return failure;
+}
 
 // What a file beside it says of a token file, which must fit the model.
 data::ToldFormat told_format(Env& env, const std::string& key, const std::string& path, const model::Config& config) {
@@ -51,16 +62,22 @@ data::Sampler open_tokens(Env& env, const std::string& key, const std::string& p
                         .rule = "there is no such file",
                         .nearest = "trireme data tokenize TEXT --out DIR makes one"});
   }
+  if (env.is_directory(path)) {
+    throw Error(Failure{.option = key,
+                        .value = path,
+                        .rule = "is a directory, not a token file",
+                        .nearest = join_path(path, key == kTrainKey ? data::kTrainFile : data::kValidationFile)});
+  }
   const data::ToldFormat told = told_format(env, key, path, run.plan.table.config);
-  data::Sampler sampler =
-      data::Sampler::open(
-          env, {.path = path,
-                .vocabulary = told.vocabulary,
-                .sequence = run.config.batch.sequence,
-                .seed = run.config.seed,
-                .order = order,
-                .token_bytes = data::agreed_token_bytes(run.config.token_bytes, told, "data.token_bytes").or_throw()})
-          .or_throw();
+  Result<data::Sampler> opened = data::Sampler::open(
+      env, {.path = path,
+            .vocabulary = told.vocabulary,
+            .sequence = run.config.batch.sequence,
+            .seed = run.config.seed,
+            .order = order,
+            .token_bytes = data::agreed_token_bytes(run.config.token_bytes, told, "data.token_bytes").or_throw()});
+  if (!opened.ok()) throw Error(of_key(opened.failure(), key, path));
+  data::Sampler sampler = std::move(opened).value();
   check_count(env, key, path, sampler.file());
   return sampler;
 }
@@ -75,6 +92,30 @@ void check_all_tokens(Env& env, Log& log, const std::string& key, const data::To
     log.info("{} = {}: {} of {} checked", key, file.path(), format_bytes(done), format_bytes(total));
   });
   if (Status status = data::check_tokens(file, scan, key); !status) throw Error(status.failure());
+}
+
+// The config.json that lies beside weights is of the same function as the run's model.
+void check_config_of_weights(Env& env, const std::string& path, const model::Config& config) {
+  const std::string own = join_path(env.is_directory(path) ? path : directory_name(path), "config.json");
+  if (!env.exists(own)) return;
+  const Result<model::Config> theirs = model::load_config(env, own);
+  if (!theirs.ok()) {
+    throw Error(
+        Failure{.option = "model.weights",
+                .value = path,
+                .rule = "their config.json cannot be compared with model.config: " + theirs.failure().sentence(),
+                .nearest = "if model.config is right, weights in a folder without a config.json"});
+  }
+  std::vector<std::string> words;
+  for (const model::ConfigDifference& difference : model::differences_of(*theirs, config)) {
+    words.push_back(fmt::format("{} is {} in {}, and {} in model.config", difference.field, difference.first, own,
+                                difference.second));
+  }
+  if (words.empty()) return;
+  throw Error(Failure{.option = "model.weights",
+                      .value = path,
+                      .rule = fmt::format("are of another model: {}", fmt::join(words, "; ")),
+                      .nearest = fmt::format("--model.config {}", own)});
 }
 
 }  // namespace
@@ -106,12 +147,14 @@ void check_tokens(Env& env, Log& log, const ResolvedRun& run) {
 void check_run(Env& env, const ResolvedRun& run) {
   open_training(env, run);
   if (!run.config.validation_tokens.empty()) open_validation(env, run);
-  if (!run.config.model_weights.empty() && !env.exists(run.config.model_weights)) {
-    throw Error(Failure{.option = "model.weights",
-                        .value = run.config.model_weights,
-                        .rule = "there is no such file or directory",
-                        .nearest = ""});
-  }
+}
+
+void check_weights(Env& env, const ResolvedRun& run) {
+  const std::string& path = run.config.model_weights;
+  if (path.empty()) return;
+  if (env.exists(path)) check_config_of_weights(env, path, run.plan.table.config);
+  const Result<checkpoint::ModelWeights> weights = checkpoint::ModelWeights::open(env, path, run.plan.table);
+  if (!weights.ok()) throw Error(of_key(weights.failure(), "model.weights", path));
 }
 
 void check_room(Env& env, const ResolvedRun& run) {

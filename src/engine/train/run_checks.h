@@ -18,8 +18,11 @@ data::Sampler open_validation(Env& env, const ResolvedRun& run);
 // few seconds.
 void check_tokens(Env& env, Log& log, const ResolvedRun& run);
 
-// What every process of the run can refuse by itself: data, weights.
+// What every process of the run can refuse by itself: data.
 void check_run(Env& env, const ResolvedRun& run);
+// Of a run that begins anew: weights that are not there, not whole or not this model's, as far as their headers and the
+// config.json beside them tell.
+void check_weights(Env& env, const ResolvedRun& run);
 // The disk has less left than one checkpoint needs (kStorage).
 void check_room(Env& env, const ResolvedRun& run);
 

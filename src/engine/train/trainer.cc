@@ -61,6 +61,7 @@ class Run {
       tell_faults(watch.log());
       start = find_start(env_, run_.config);
       check_start(env_, run_, start, tokens_);
+      if (start.checkpoints.empty()) check_weights(env_, run_);
       if (!hooks_.incarnation) check_tokens(env_, watch.log(), run_);  // a supervisor has done so, once for all starts
       check_room(env_, run_);
       measure(watch.log());
