@@ -1,6 +1,9 @@
 #include "base/env.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file_changed.h"
 #include "base/read_once.h"
 
 namespace trireme {
@@ -60,6 +64,83 @@ Error error_of(Body body) {
     return error;
   }
   return Error(ExitCode::kDone, "", "", "no error");
+}
+
+// What is no regular file is refused by name, at once: an open of a FIFO would wait for a writer.
+TEST_F(PosixEnvTest, WhatIsNoRegularFileIsRefusedByName) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string socket_path = path("s");
+  ASSERT_LT(socket_path.size(), sizeof address.sun_path);
+  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size());
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::symlink(path("fifo").c_str(), path("link").c_str()), 0);
+  const std::pair<std::string, std::string> kinds[] = {{path("fifo"), "is a FIFO, not a regular file"},
+                                                       {path("link"), "is a FIFO, not a regular file"},
+                                                       {path("s"), "is a socket, not a regular file"},
+                                                       {"/dev/zero", "is a device, not a regular file"},
+                                                       {directory_, "Is a directory"}};
+  for (const auto& [name, words] : kinds) {
+    const std::string& file = name;
+    for (const Error& error : {error_of([&] { env_.read_file(file); }), error_of([&] { env_.map_file(file); }),
+                               error_of([&] { env_.open_reader(file); })}) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage);
+      EXPECT_EQ(std::string(error.what()), "files: open " + file + ": " + words);
+    }
+  }
+  ::close(listener);
+}
+
+// As a shell gives a command's output for a file's name.
+TEST_F(PosixEnvTest, AStreamOfOnesOwnIsReadToItsEnd) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string text(100'000, 'x');
+  const pid_t child = ::fork();
+  if (child == 0) {  // later, and in pieces
+    ::usleep(50'000);
+    for (std::size_t at = 0; at < text.size();) {
+      const ssize_t put = ::write(ends[1], text.data() + at, text.size() - at);
+      if (put < 0) ::_exit(1);
+      at += static_cast<std::size_t>(put);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  EXPECT_TRUE(env_.read_file("/dev/fd/" + std::to_string(ends[0])) == text);
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(PosixEnvTest, AFileThatChangesWhileItIsReadIsTold) {
+  for (const std::string& after : {std::string(), std::string("01234567"), std::string("0123456789abc")}) {
+    write("f", "0123456789");
+    const auto reader = env_.open_reader(path("f"));
+    std::vector<std::byte> bytes(10);
+    EXPECT_NO_THROW(reader->read_at(0, bytes));
+    EXPECT_NO_THROW(reader->read_at(0, bytes));
+    write("f", after);
+    try {
+      reader->read_at(0, bytes);
+      FAIL() << "was read";
+    } catch (const FileChanged& changed) {
+      EXPECT_EQ(changed.change(), "it had 10 bytes when it was opened, and has " + std::to_string(after.size()));
+      EXPECT_NE(std::string(changed.what()).find(path("f")), std::string::npos);
+    }
+  }
+  write("f", "0123456789");
+  const auto reader = env_.open_reader(path("f"));
+  std::vector<std::byte> byte(1);
+  const timespec times[2] = {{.tv_sec = 1'000'000, .tv_nsec = 0}, {.tv_sec = 1'000'000, .tv_nsec = 5}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path("f").c_str(), times, 0), 0);
+  EXPECT_THROW(reader->read_at(0, byte), FileChanged);
+  // One that takes its name is another file.
+  const auto held = env_.open_reader(path("f"));
+  env_.write_file_atomically(path("f"), "new");
+  EXPECT_NO_THROW(held->read_at(9, byte));
 }
 
 TEST_F(PosixEnvTest, WritesReadsAndListsFiles) {

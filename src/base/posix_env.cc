@@ -28,6 +28,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/file_changed.h"
 
 namespace trireme {
 namespace {
@@ -103,11 +104,46 @@ class Descriptor {
   int number_;
 };
 
+// With its article; nullptr: a regular file.
+const char* irregular_kind(mode_t mode) {
+  if (S_ISREG(mode)) return nullptr;
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "no file";
+}
+
+void require_regular(const std::string& path, mode_t mode) {
+  if (S_ISDIR(mode)) fail("open", path, EISDIR);
+  const char* kind = irregular_kind(mode);
+  if (kind == nullptr) return;
+  throw Error(ExitCode::kUsage, "files", fmt::format("open {}", path), fmt::format("is {}, not a regular file", kind),
+              "copy its content into a file");
+}
+
+// A stream that the user has opened for this process: standard input, or what a shell gives for <(command).
+bool is_own_stream(std::string_view path) {
+  return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
+}
+
+// A regular file. Never waits: a FIFO that has taken its place would keep an open that may block for ever.
 Descriptor open_to_read(const std::string& path) {
-  Descriptor file(path, O_RDONLY, "open");
   struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) require_regular(path, status.st_mode);
+  Descriptor file(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "open");
   if (::fstat(file.number(), &status) != 0) fail("open", path);
-  if (S_ISDIR(status.st_mode)) fail("open", path, EISDIR);
+  require_regular(path, status.st_mode);
+  return file;
+}
+
+// The same, or a stream of one's own: a pipe or a terminal, which is read to its end.
+Descriptor open_to_read_through(const std::string& path) {
+  struct stat status {};
+  const bool stream = is_own_stream(path) && ::stat(path.c_str(), &status) == 0 && irregular_kind(status.st_mode);
+  if (!stream) return open_to_read(path);
+  Descriptor file(path, O_RDONLY | O_NOCTTY, "open");
+  if (::fstat(file.number(), &status) != 0) fail("open", path);
+  if (!S_ISFIFO(status.st_mode) && ::isatty(file.number()) != 1) require_regular(path, status.st_mode);
   return file;
 }
 
@@ -134,8 +170,8 @@ class PosixMappedFile : public MappedFile {
 
 class PosixReader : public RandomReader {
  public:
-  explicit PosixReader(const std::string& path) : file_(open_to_read(path)), size_(file_.size()) {}
-  std::int64_t size() const override { return size_; }
+  explicit PosixReader(const std::string& path) : file_(open_to_read(path)), opened_(state()) {}
+  std::int64_t size() const override { return opened_.st_size; }
 
   void read_at(std::int64_t offset, std::span<std::byte> out) const override {
     while (!out.empty()) {
@@ -143,17 +179,36 @@ class PosixReader : public RandomReader {
           [&] { return ::pread(file_.number(), out.data(), out.size(), static_cast<off_t>(offset)); });
       if (got < 0) fail("read", file_.path());
       if (got == 0) {
+        check_unchanged();
         throw Error(ExitCode::kStorage, "files", fmt::format("read {}", file_.path()),
                     fmt::format("the file ends at byte {}, {} more were asked for", offset, out.size()));
       }
       out = out.subspan(static_cast<std::size_t>(got));
       offset += got;
     }
+    check_unchanged();
   }
 
  private:
+  using State = struct stat;
+  State state() const {
+    State state{};
+    if (::fstat(file_.number(), &state) != 0) fail("read the size of", file_.path());
+    return state;
+  }
+  void check_unchanged() const {
+    const State now = state();
+    if (now.st_size != opened_.st_size) {
+      throw FileChanged(file_.path(),
+                        fmt::format("it had {} bytes when it was opened, and has {}", opened_.st_size, now.st_size));
+    }
+    const auto &before = opened_.st_mtim, &after = now.st_mtim;
+    if (before.tv_sec == after.tv_sec && before.tv_nsec == after.tv_nsec) return;
+    throw FileChanged(file_.path(), "it was written to after it was opened");
+  }
+
   Descriptor file_;
-  std::int64_t size_;
+  State opened_;
 };
 
 class PosixWriter : public Writer {
@@ -267,7 +322,7 @@ class PosixEnv : public Env {
 
   // Reads to the end rather than to a size: files under /proc have none.
   std::string read_file(const std::string& path) override {
-    const Descriptor file = open_to_read(path);
+    const Descriptor file = open_to_read_through(path);
     std::string content;
     constexpr std::size_t kPiece = std::size_t{1} << 16;
     std::size_t piece = std::max(kPiece, static_cast<std::size_t>(file.size()) + 1);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 
 namespace trireme::checkpoint {
@@ -98,6 +99,10 @@ Result<SafetensorsFolder> safetensors_in(Env& env, const std::string& directory)
     return SafetensorsFolder{.index = path_of(kSafetensorsIndexFile), .files = {}};
   }
   const std::vector<std::string> names = env.list_directory(directory);
+  if (std::ranges::count(names, kManifestFile) > 0) {
+    return refused(directory, "is a checkpoint of a run, not weights in Hugging Face's format",
+                   "--resume starts from it; trireme checkpoint export writes such weights");
+  }
   std::vector<std::string> candidates;
   for (const std::string& name : names) {
     if (name.ends_with(kEnd) && name.size() > kEnd.size()) candidates.push_back(name);

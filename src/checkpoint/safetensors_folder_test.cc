@@ -52,6 +52,11 @@ TEST_F(Folder, SeveralFilesAreAmbiguous) {
   EXPECT_THAT(refusal(), HasSubstr("a.safetensors, b.safetensors; name the file that is meant"));
 }
 
+TEST_F(Folder, ACheckpointIsNoFolderOfWeights) {
+  put({"manifest.json", "part-00000.safetensors"});
+  EXPECT_THAT(refusal(), HasSubstr("is a checkpoint of a run"));
+}
+
 TEST_F(Folder, WhatItHasInsteadIsNamed) {
   put({"config.json", "pytorch_model.bin"});
   EXPECT_THAT(refusal(), HasSubstr("pytorch_model.bin is a pickle of PyTorch, which is not read; save_pretrained"));

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/file_changed.h"
 #include "engine/data/token_format.h"
 
 namespace trireme::data {
@@ -51,7 +52,9 @@ Result<TokenFile> TokenFile::open(Env& env, const std::string& path, std::int64_
     return Failure{path, "",
                    fmt::format("truncated: {} bytes is not a multiple of {} (a token of a vocabulary of {})",
                                file->size(), token_bytes, vocabulary),
-                   "make the file again"};
+                   token_bytes == 4 && file->size() % 2 == 0
+                       ? "make the file again; if its tokens are of 2 bytes: data.token_bytes = 2"
+                       : "make the file again"};
   }
   return TokenFile(path, vocabulary, token_bytes, told, std::move(file));
 }
@@ -70,7 +73,14 @@ void TokenFile::read_bytes(std::int64_t begin, std::span<std::byte> out) const {
   TRIREME_CHECK_EQ(size % token_bytes_, 0);
   TRIREME_CHECK(begin >= 0 && begin <= tokens_ && size / token_bytes_ <= tokens_ - begin, "tokens {}+{} of {}", begin,
                 size / token_bytes_, tokens_);
-  if (!out.empty()) file_->read_at(begin * token_bytes_, out);
+  if (out.empty()) return;
+  try {
+    file_->read_at(begin * token_bytes_, out);
+  } catch (const FileChanged& changed) {
+    throw Error(ExitCode::kUsage, "data", fmt::format("read {}", path_),
+                "changed while it was trained on: " + changed.change(),
+                "put back the tokens that the run has begun with: the same command goes on from its newest checkpoint");
+  }
 }
 
 void TokenFile::read_raw(std::int64_t begin, std::span<std::uint32_t> out) const {

@@ -39,7 +39,8 @@ class TokenFile {
   void read(std::int64_t begin, std::span<std::int32_t> out) const;
   // The same as they stand in the file, unchecked.
   void read_raw(std::int64_t begin, std::span<std::uint32_t> out) const;
-  // The same as bytes: out.size() is a multiple of token_bytes().
+  // The same as bytes: out.size() is a multiple of token_bytes(). A file that is written to meanwhile: Error(kUsage),
+  // since another start would read what is there now.
   void read_bytes(std::int64_t begin, std::span<std::byte> out) const;
 
  private:
