@@ -4,9 +4,7 @@
 #include "engine/train/verify.h"
 
 #include <algorithm>
-#include <limits>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "support/verify_run.h"
@@ -14,27 +12,7 @@
 namespace trireme::train {
 namespace {
 
-// In each precision: a fault is found in the noise of narrow numbers too.
-class Verify : public ::testing::TestWithParam<std::string>, protected testing::VerifyRun {
- protected:
-  VerifyReport report(Settings settings, const RankHooks& hooks = {}) {
-    settings.emplace_back("train.precision", GetParam());
-    VerifyReport made = VerifyRun::report(settings, hooks);
-    if (made.first) smallest_ = std::min(smallest_, testing::largest_ratio(made));
-    return made;
-  }
-  bool narrow() const { return GetParam() != "fp32"; }
-
-  static void TearDownTestSuite() {
-    fmt::print("the fault nearest to its bound is at {:.3g} times it\n", smallest_);
-  }
-
- private:
-  static inline double smallest_ = std::numeric_limits<double>::infinity();
-};
-
-INSTANTIATE_TEST_SUITE_P(In, Verify, ::testing::Values("fp32", "bf16", "fp16"),
-                         [](const auto& precision) { return precision.param; });
+class Verify : public ::testing::Test, protected testing::VerifyRun {};
 
 // All instructions of an operation but the last are kept.
 void drop_last(parallel::RunPlan& plan, plan::Op op) {
@@ -55,7 +33,7 @@ void twice(parallel::RunPlan& plan, plan::Op op) {
   plan.step.instructions = std::move(list);
 }
 
-TEST_P(Verify, RaisesNoAlarmOnACleanBuild) {
+TEST_F(Verify, RaisesNoAlarmOnACleanBuild) {
   EXPECT_EQ(report({{"layout.pp", "4"}}).verdict, Verdict::kEqual);
   EXPECT_EQ(report({{"layout.pp", "2"}, {"layout.schedule", "zb-h1"}}).verdict, Verdict::kEqual);
   for (const Settings& layout : {Settings{{"layout.dp", "2"}}, Settings{{"layout.tp", "4"}},
@@ -67,7 +45,7 @@ TEST_P(Verify, RaisesNoAlarmOnACleanBuild) {
   }
 }
 
-TEST_P(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
+TEST_F(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
   const Settings layout{{"layout.tp", "4"}};  // two ranks share a key/value head
   const VerifyReport counted =
       report(layout, {.plan = [](auto& plan) { twice(plan, plan::Op::kReduceTensorPartial); }});
@@ -85,7 +63,7 @@ TEST_P(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
   }
 }
 
-TEST_P(Verify, NamesADroppedBucket) {
+TEST_F(Verify, NamesADroppedBucket) {
   try {
     report({{"layout.dp", "2"}}, {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduce); }});
     FAIL();
@@ -102,7 +80,7 @@ RankHooks on_rank(int wanted, std::function<void(nn::UnitContext&, double&)> fau
   }};
 }
 
-TEST_P(Verify, NamesALossThatIsAveragedOverARanksOwnTokens) {
+TEST_F(Verify, NamesALossThatIsAveragedOverARanksOwnTokens) {
   const VerifyReport averaged = report({{"layout.dp", "2"}}, {.executor = [](int, parallel::Executor& executor) {
                                          executor.fault = [](nn::UnitContext&, double& scale) { scale *= 2; };
                                        }});
@@ -112,7 +90,7 @@ TEST_P(Verify, NamesALossThatIsAveragedOverARanksOwnTokens) {
   EXPECT_EQ(averaged.axis, "data");
 }
 
-TEST_P(Verify, NamesAVocabularyThatBeginsOneRowTooLate) {
+TEST_F(Verify, NamesAVocabularyThatBeginsOneRowTooLate) {
   const VerifyReport late = report({{"layout.tp", "2"}}, on_rank(0, [](nn::UnitContext& unit, double&) {
                                      if (unit.unit == 5) ++unit.vocabulary_begin;
                                    }));
@@ -121,7 +99,7 @@ TEST_P(Verify, NamesAVocabularyThatBeginsOneRowTooLate) {
   EXPECT_EQ(late.axis, "tensor");
 }
 
-TEST_P(Verify, NamesPositionsThatAreOffUnderSequenceParallelism) {
+TEST_F(Verify, NamesPositionsThatAreOffUnderSequenceParallelism) {
   // Rank 1 turns by the positions of the tokens after its own.
   auto shifted = std::make_shared<std::vector<float>>();
   const VerifyReport off = report(
@@ -138,7 +116,7 @@ TEST_P(Verify, NamesPositionsThatAreOffUnderSequenceParallelism) {
   EXPECT_EQ(off.axis, "tensor");
 }
 
-TEST_P(Verify, NamesANormsGradientThatIsNotSummedOverTensorRanks) {
+TEST_F(Verify, NamesANormsGradientThatIsNotSummedOverTensorRanks) {
   try {
     report({{"layout.tp", "2"}, {"layout.sequence_parallel", "true"}},
            {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduceTensorPartial); }});
@@ -149,7 +127,7 @@ TEST_P(Verify, NamesANormsGradientThatIsNotSummedOverTensorRanks) {
   }
 }
 
-TEST_P(Verify, NamesANormThatSkipsAShard) {
+TEST_F(Verify, NamesANormThatSkipsAShard) {
   const VerifyReport skipped = report({{"layout.tp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
                                         if (plan.rank == 1) plan.step.shard_units[1].tensors.back().tensor_replicas = 2;
                                       }});
@@ -159,7 +137,7 @@ TEST_P(Verify, NamesANormThatSkipsAShard) {
   EXPECT_EQ(skipped.axis, "tensor");
 }
 
-TEST_P(Verify, NamesSamplesThatDependOnTheRank) {
+TEST_F(Verify, NamesSamplesThatDependOnTheRank) {
   const VerifyReport seeded =
       report({{"layout.dp", "2"}}, {.sample = [](int rank, std::int64_t sample) { return sample + 100 * rank; }});
   ASSERT_TRUE(seeded.first.has_value());
@@ -167,7 +145,7 @@ TEST_P(Verify, NamesSamplesThatDependOnTheRank) {
   EXPECT_EQ(seeded.axis, "data");
 }
 
-TEST_P(Verify, NamesSwappedMicroBatchesInAPipeline) {
+TEST_F(Verify, NamesSwappedMicroBatchesInAPipeline) {
   const VerifyReport swapped = report({{"layout.pp", "2"}}, {.sample = [](int rank, std::int64_t sample) {
                                         return rank == 0 && sample % 8 < 2 ? sample / 8 * 8 + 1 - sample % 8 : sample;
                                       }});
@@ -176,7 +154,7 @@ TEST_P(Verify, NamesSwappedMicroBatchesInAPipeline) {
   EXPECT_EQ(swapped.axis, "pipeline");
 }
 
-TEST_P(Verify, NamesATiedEmbeddingThatIsNotSummedOverStages) {
+TEST_F(Verify, NamesATiedEmbeddingThatIsNotSummedOverStages) {
   use_family("gpt2");  // tied
   const VerifyReport unsummed = report(
       {{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
@@ -190,7 +168,7 @@ TEST_P(Verify, NamesATiedEmbeddingThatIsNotSummedOverStages) {
 }
 
 // The second stage works on what lies in the buffer before the activation has arrived.
-TEST_P(Verify, NamesAStaleBoundary) {
+TEST_F(Verify, NamesAStaleBoundary) {
   const VerifyReport stale = report({{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
                                       if (plan.rank != 1) return;
                                       auto& list = plan.step.instructions;
@@ -209,18 +187,17 @@ TEST_P(Verify, NamesAStaleBoundary) {
   EXPECT_EQ(stale.axis, "pipeline");
 }
 
-TEST_P(Verify, NamesAStageThatTheNormLeavesOut) {
+TEST_F(Verify, NamesAStageThatTheNormLeavesOut) {
   const VerifyReport left_out = report({{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
                                          if (plan.rank != 1) return;
                                          for (plan::ShardUnit& unit : plan.step.shard_units) unit.holds_moments = false;
                                        }});
   ASSERT_TRUE(left_out.first.has_value());
-  // Master weights of units without moments are not set either.
-  EXPECT_EQ(left_out.first->what, narrow() ? "initial weights" : "gradient norm");
+  EXPECT_EQ(left_out.first->what, "gradient norm");
   EXPECT_EQ(left_out.axis, "pipeline");
 }
 
-TEST_P(Verify, NamesAStaleParameterAfterTheGatherOfUpdates) {
+TEST_F(Verify, NamesAStaleParameterAfterTheGatherOfUpdates) {
   try {
     report({{"layout.dp", "2"}, {"layout.zero", "1"}},
            {.plan = [](auto& plan) { drop_last(plan, plan::Op::kGatherUpdated); }});
@@ -229,12 +206,11 @@ TEST_P(Verify, NamesAStaleParameterAfterTheGatherOfUpdates) {
     EXPECT_EQ(error.code(), ExitCode::kCorrupted);
     const std::string text = error.what();
     EXPECT_NE(text.find("two ranks hold different weights"), std::string::npos) << text;
-    // Of the last unit the first that moved: in bf16 a step is too small for a norm's weight of one.
-    EXPECT_NE(text.find(GetParam() == "bf16" ? "lm_head.weight" : "model.norm.weight"), std::string::npos) << text;
+    EXPECT_NE(text.find("model.norm.weight"), std::string::npos) << text;  // of the last unit
   }
 }
 
-TEST_P(Verify, NamesABucketThatZeroDrops) {
+TEST_F(Verify, NamesABucketThatZeroDrops) {
   for (const char* zero : {"1", "2", "3"}) {
     const VerifyReport dropped = report({{"layout.dp", "2"}, {"layout.zero", zero}},
                                         {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduce); }});

@@ -20,10 +20,6 @@ class VerifyRun {
   static model::Config config(const std::string& family);
   void use_family(const std::string& family) { use_config(config(family)); }
   void use_config(const model::Config& config);
-  // 2 layers, 6 heads, hidden 24: "llama", "gpt2", or "relu", a gpt2 with that activation.
-  static model::Config narrow_config(const std::string& family);
-  // `directory` with weights of the configuration in use, trained for a few steps from `seed`.
-  void put_weights(const std::string& directory, const std::string& seed);
 
   using Settings = std::vector<std::pair<std::string, std::string>>;
   // The layout of `settings` against 1 x 1 x 1, with 8 sequences of 16 tokens a step unless set otherwise.
@@ -43,8 +39,7 @@ class VerifyRun {
   MemoryLog log_;
 };
 
-// The largest difference over its bound of any gradient; of anything that was compared.
+// The largest difference over its bound of any gradient.
 double worst_ratio(const train::VerifyReport& report);
-double largest_ratio(const train::VerifyReport& report);
 
 }  // namespace trireme::testing

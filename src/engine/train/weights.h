@@ -3,8 +3,6 @@
 // Weights into a rank and out of it: initialised by counter, imported from and exported to Hugging Face's safetensors,
 // always by slice; no whole model is ever in memory beside the rank's own part.
 
-#include <cstdint>
-#include <functional>
 #include <string>
 
 #include "base/env.h"
@@ -12,12 +10,6 @@
 #include "engine/train/control.h"
 
 namespace trireme::train {
-
-// What a parameter's elements are, by their global index.
-using WeightSource = std::function<std::function<float(std::int64_t element)>(const model::Parameter&)>;
-// Every local weight from it; master weights too.
-void fill_weights(kernels::Device& device, const parallel::RunPlan& plan, const WeightSource& source,
-                  parallel::RankState& state);
 
 // Every local weight from its initialiser. A value is a function of seed, the tensor's Hugging Face name and the
 // element's global index, so any slice of any layout gets the same.
