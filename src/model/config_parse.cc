@@ -134,8 +134,12 @@ void parse_rope_object(FieldReader& rope, Config& config) {
 
 // rope_scaling or rope_parameters, where they are given; the name too. transformers 5 writes both for readers of 4.
 std::pair<std::string_view, const Json*> rope_object(FieldReader& fields) {
-  const Json* scaling = fields.given("rope_scaling");
-  const Json* parameters = fields.given("rope_parameters");
+  const auto switched_on = [&](std::string_view name) {
+    const Json* value = fields.given(name);
+    return value == nullptr || is_switched_off(*value) ? nullptr : value;
+  };
+  const Json* scaling = switched_on("rope_scaling");
+  const Json* parameters = switched_on("rope_parameters");
   if (scaling != nullptr && parameters != nullptr && *scaling != *parameters) {
     fields.refuse("rope_scaling", shown(*scaling), "must not be given beside rope_parameters", "keep one of the two");
   }

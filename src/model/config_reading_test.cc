@@ -99,6 +99,7 @@ TEST(ConfigReading, BookkeepingOfOtherProgramsIsPassedOver) {
         R"({"use_flash_attn": true, "_flash_attn_2_enabled": true, "attn_implementation": "sdpa", "bf16": true})",
         R"({"max_model_len": 4096, "tokenizer_class": "LlamaTokenizer", "cache_implementation": "hybrid"})",
         R"({"quantization_config": null, "rope_interleaved": false, "is_llama_config": true, "_comment": "hello"})",
+        R"({"attention_bias": null, "mlp_bias": null, "rope_scaling": {}, "rope_parameters": false})",
         R"({"temperature": 0.6, "top_p": 0.9, "do_sample": true, "eos_token_id": [2]})"}) {
     expect_passed_over(kLlama, members);
   }
@@ -156,7 +157,7 @@ TEST(ConfigReading, WhatShapesDependOnIsRefusedToAll) {
   for (const char* members :
        {R"({"num_experts": 8})", R"({"q_lora_rank": 64})", R"({"qk_norm": true})", R"({"is_encoder_decoder": true})",
         R"({"add_cross_attention": true})", R"({"pruned_heads": {"0": [1]}})", R"({"something_new": 1})",
-        R"({"hidden_size": null})", R"({"num_key_value_heads": 3})", R"({"tie_word_embeddings": null})"}) {
+        R"({"hidden_size": null})", R"({"num_key_value_heads": 3})", R"({"tie_word_embeddings": 1})"}) {
     EXPECT_FALSE(read_config(with(kLlama, members), "c").ok()) << members;
     EXPECT_FALSE(parse_config(with(kLlama, members), "c").ok()) << members;
   }

@@ -12,6 +12,7 @@
 #include "model/activations.h"
 #include "model/config.h"
 #include "model/config_fields.h"
+#include "model/config_reading.h"
 #include "model/flops.h"
 #include "model/parameters.h"
 
@@ -231,7 +232,9 @@ TEST(ConfigRefusalsTest, Numbers) {
 
 TEST(ConfigRefusalsTest, FlagsTextsAndTokens) {
   EXPECT_EQ(llama("attention_bias", "1"), "config.json: attention_bias = 1: must be true or false");
-  EXPECT_NE(llama("mlp_bias", "null"), "accepted");
+  EXPECT_EQ(llama("mlp_bias", "null"), "accepted");
+  EXPECT_EQ(llama("tie_word_embeddings", "null"), "accepted");
+  EXPECT_NE(gpt2("tie_word_embeddings", "null"), "accepted");  // absent, it is true
   EXPECT_NE(gpt2("tie_word_embeddings", R"("yes")"), "accepted");
   EXPECT_EQ(gpt2("activation_function", "3"), "config.json: activation_function = 3: must be a text, is integer");
   EXPECT_NE(gpt2("eos_token_id", "[]").find("must be a token id"), std::string::npos);
@@ -304,6 +307,20 @@ void use(const Config& config) {
   EXPECT_GT(model_flops(config, 1, 1).count, 0.0);
 }
 
+// Whoever counts reads at least what is computed, and can work on it.
+void count(const Json& document, bool is_computed) {
+  const Result<ConfigReading> reading = read_config(document, "counted");
+  ASSERT_TRUE(reading.ok() || !is_computed);
+  if (!reading) return;
+  EXPECT_EQ(reading->not_computed.empty(), is_computed);
+  if (reading->config.layers > 1000) return;  // for the test's time
+  EXPECT_GT(make_parameter_table(reading->config).total(), 0);
+  for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
+    EXPECT_FALSE(activation_table(reading->config, unit).empty());
+  }
+  EXPECT_GT(model_flops(reading->config, 1, 1).count, 0.0);
+}
+
 // One to three changes: bytes replaced (digits by digits), removed, put in or copied elsewhere.
 std::string mutated(std::string text, std::uint64_t trial) {
   constexpr std::string_view kBytes = "0123456789-.eE{}[]\",:tfnaul_ \\\x80";
@@ -344,6 +361,7 @@ TEST(ConfigRefusalsTest, NoMutationCrashes) {
     }
     const Result<Config> config = parse_config(*document, "mutated");
     config ? ++accepted : ++refused;
+    count(*document, config.ok());
     if (config) {
       use(*config);
     } else {
@@ -391,6 +409,7 @@ TEST(ConfigRefusalsTest, NoValueCrashes) {
             document[name] = value;
             document[second] = second_value;
             const Result<Config> config = parse_config(document, "mutated");
+            count(document, config.ok());
             if (!config) continue;
             use(*config);
             ++accepted;

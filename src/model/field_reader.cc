@@ -74,7 +74,7 @@ double FieldReader::number_or(std::string_view name, double fallback, const Rang
 
 bool FieldReader::flag_or(std::string_view name, bool fallback) {
   const Json* value = object_.find(name);
-  if (value == nullptr) return fallback;
+  if (value == nullptr || (value->is_null() && !fallback)) return fallback;
   if (value->is_bool()) return value->as_bool();
   refuse(name, shown(*value), "must be true or false");
   return fallback;

@@ -56,7 +56,7 @@ class FieldReader {
   // `fallback` where the field is absent or null.
   std::int64_t size_or_null(std::string_view name, std::int64_t fallback);
   double number_or(std::string_view name, double fallback, const Range& range);
-  bool flag_or(std::string_view name, bool fallback);
+  bool flag_or(std::string_view name, bool fallback);  // null is false, and refused where absent is true
   std::string text_or(std::string_view name, std::string fallback);
   // A token id, or -1 for none. Of a list the first counts. Ids outside the vocabulary (a default kept in a small
   // model's file) stand for none.

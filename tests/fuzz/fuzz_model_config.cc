@@ -1,5 +1,5 @@
 // A model's config.json of any bytes: a Config, or a refusal with a sentence. What is accepted reads back from what
-// to_hugging_face writes of it.
+// to_hugging_face writes of it; what is computed is counted too, and whatever is counted has a table.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "model/config.h"
+#include "model/config_reading.h"
+#include "model/parameters.h"
 
 namespace trireme::model {
 namespace {
@@ -19,6 +20,12 @@ void fuzz(std::string_view text) {
     return;
   }
   const Result<Config> config = parse_config(*document, "config.json");
+  const Result<ConfigReading> reading = read_config(*document, "config.json");
+  TRIREME_CHECK(reading.ok() || !config.ok(), "is computed, and not counted");
+  if (reading) {
+    TRIREME_CHECK(reading->not_computed.empty() == config.ok(), "{} reasons", reading->not_computed.size());
+    if (reading->config.layers <= 100) TRIREME_CHECK(make_parameter_table(reading->config).total() > 0);
+  }
   if (!config) {
     TRIREME_CHECK(!config.failure().sentence().empty(), "a refusal without words");
     return;
