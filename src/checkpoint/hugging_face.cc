@@ -15,6 +15,7 @@
 #include "checkpoint/shard.h"
 #include "checkpoint/store.h"
 #include "model/parameters.h"
+#include "plan/memory.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 constexpr const char* kConfigFile = "config.json";
 constexpr const char* kTokenizerFile = "tokenizer.json";
 
-// As Hugging Face's config.json names it.
+// As config.json names it.
 std::string_view type_name(DType dtype) {
   switch (dtype) {
     case DType::kBF16:
@@ -40,7 +41,7 @@ std::string file_name(std::size_t index, std::size_t files) {
 
 // What an export writes, or another's shards that would be taken for a part of it.
 bool is_model_file(const std::string& name) {
-  return name == kConfigFile || name == kTokenizerFile || name == kSafetensorsFile || name == kSafetensorsIndexFile ||
+  return is_carried(name) || name == kConfigFile || name == kSafetensorsFile || name == kSafetensorsIndexFile ||
          (name.starts_with("model-") && name.ends_with(".safetensors"));
 }
 
@@ -111,9 +112,9 @@ void check_values(const std::string& name, std::span<const float> values, DType 
                   "export an earlier checkpoint");
     }
     throw Error(Failure{.option = "dtype",
-                        .value = std::string(type_name(dtype)),
+                        .value = std::string(plan::precision_name(dtype)),
                         .rule = fmt::format("{} holds {}, which is beyond its range", name, value),
-                        .nearest = dtype == DType::kF16 ? "bf16, f32" : "f32"});
+                        .nearest = dtype == DType::kF16 ? "bf16, fp32" : "fp32"});
   }
 }
 
@@ -198,10 +199,25 @@ std::string index_text(const std::vector<Group>& groups, const ExportReport& rep
 
 }  // namespace
 
-std::string hugging_face_config(const model::Config& config, DType dtype) {
-  Json document = model::to_hugging_face(config);
-  document["torch_dtype"] = type_name(dtype);
+std::string hugging_face_config(Json document, const model::Config& config, DType dtype) {
+  constexpr std::string_view kClass = "architectures";
+  const Json plain = model::to_hugging_face(config);
+  if (document.is_null()) document = plain;
+  if (document.find(kClass) == nullptr) document[kClass] = *plain.find(kClass);
+  // transformers 4 says torch_dtype, 5 says dtype, and both read either.
+  const bool has_new_name = document.find("dtype") != nullptr;
+  if (has_new_name) document["dtype"] = type_name(dtype);
+  if (!has_new_name || document.find("torch_dtype") != nullptr) document["torch_dtype"] = type_name(dtype);
   return document.dump(2) + "\n";
+}
+
+std::string refused_elsewhere(const model::Config& config) {
+  if (config.family != model::Family::kLlama || config.hidden % config.heads == 0) return "";
+  return fmt::format(
+      "transformers from version 5 on refuses a llama whose hidden_size ({}) is no multiple of num_attention_heads "
+      "({}), "
+      "though head_dim is given; version 4 loads it",
+      config.hidden, config.heads);
 }
 
 ExportReport export_hugging_face(Env& env, const Reader& checkpoint, const std::string& directory,
@@ -212,9 +228,14 @@ ExportReport export_hugging_face(Env& env, const Reader& checkpoint, const std::
   const model::ParameterTable table = model::make_parameter_table(config);
   const std::vector<const StoredState*> weights = weights_of(checkpoint.manifest(), table, manifest_path);
   refuse_existing(env, directory);
-  const std::string tokenizer = options.tokenizer.empty() ? "" : env.read_file(options.tokenizer);
+  std::vector<ModelFile> carried = read_model_files(env, checkpoint.directory(), checkpoint.manifest());
+  if (!options.tokenizer.empty()) {
+    std::erase_if(carried, [](const ModelFile& file) { return file.name == kTokenizerFile; });
+    carried.push_back({kTokenizerFile, env.read_file(options.tokenizer)});
+  }
 
   ExportReport report;
+  report.warning = refused_elsewhere(config);
   report.parameters = table.total();
   report.bytes = Bytes{report.parameters} * dtype_size(options.dtype);
   env.make_directories(directory);
@@ -227,8 +248,8 @@ ExportReport export_hugging_face(Env& env, const Reader& checkpoint, const std::
     writer.write_file(env, files.path_of(name), groups[i]);
   }
   if (groups.size() > 1) files.write(kSafetensorsIndexFile, index_text(groups, report));
-  if (!options.tokenizer.empty()) files.write(kTokenizerFile, tokenizer);
-  files.write(kConfigFile, hugging_face_config(config, options.dtype));
+  for (const ModelFile& file : carried) files.write(file.name, file.content);
+  files.write(kConfigFile, hugging_face_config(checkpoint.manifest().model, config, options.dtype));
   report.files = files.keep();
   return report;
 }
@@ -260,13 +281,13 @@ class WeightImport {
   std::vector<float> zeros_;
 };
 
-Manifest empty_manifest(Env& env, const model::ParameterTable& table, const ImportOptions& options) {
+Manifest empty_manifest(Env& env, const model::ParameterTable& table, Json model, const ImportOptions& options) {
   Manifest manifest;
   manifest.reason = "import";
   manifest.saved_at = env.wall_time();
   manifest.program = options.program;
   manifest.layout = plan::describe(plan::Layout{});
-  manifest.model = model::to_hugging_face(table.config);
+  manifest.model = std::move(model);
   manifest.tensors = states_of(table);
   return manifest;
 }
@@ -283,7 +304,7 @@ std::string import_hugging_face(Env& env, const std::string& folder, const std::
   if (env.exists(store.path_of(0))) {
     throw Error(Failure{store.path_of(0), "", "is there already, and nothing is written over", "name a new directory"});
   }
-  Manifest manifest = empty_manifest(env, table, options);
+  Manifest manifest = empty_manifest(env, table, model::load_config_document(env, folder).or_throw(), options);
   const std::vector<ShardSlice> slices = slices_of_rank(table, plan::Layout{}, 0);  // as one rank would write them
   const Bytes total = Bytes{table.total()} * (dtype_size(DType::kF32) * std::ssize(plan::kStateKinds));
   Bytes done;
@@ -302,6 +323,7 @@ std::string import_hugging_face(Env& env, const std::string& folder, const std::
       });
       add_shards(manifest, {part}, {record});
     }
+    manifest.model_files = write_model_files(env, store.partial_path_of(0), find_model_files(env, {folder}));
     store.commit(0, manifest);
   } catch (...) {
     store.abandon(0);

@@ -346,9 +346,8 @@ TEST_F(Exports, WeightsThatAreNotFiniteLeaveNoFile) {
 
 TEST_F(Exports, ValuesBeyondTheTypesRangeAreNotMadeInfinite) {
   put_with(model::small_llama(), 65520.0F);
-  EXPECT_THAT(
-      export_error({.shard_size = Bytes{1}, .dtype = DType::kF16}, ExitCode::kUsage),
-      HasSubstr("dtype = float16: model.layers.0.input_layernorm.weight holds 65520, which is beyond its range"));
+  EXPECT_THAT(export_error({.shard_size = Bytes{1}, .dtype = DType::kF16}, ExitCode::kUsage),
+              HasSubstr("dtype = fp16: model.layers.0.input_layernorm.weight holds 65520, which is beyond its range"));
   EXPECT_THAT(out_files(), ElementsAre());  // the first shard went again
   do_export({.dtype = DType::kBF16});
 }

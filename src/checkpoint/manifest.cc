@@ -59,6 +59,11 @@ void add_file(std::string& out, const StoredFile& file) {
                      quoted(file.header_checksum));
 }
 
+void add_model_file(std::string& out, const StoredModelFile& file) {
+  out += fmt::format("{{\"name\": {}, \"bytes\": {}, \"checksum\": {}}}", quoted(file.name), file.bytes,
+                     quoted(file.checksum));
+}
+
 void add_tensor(std::string& out, const StoredState& tensor) {
   out += fmt::format("{{\"name\": {}, \"kind\": \"{}\", \"dtype\": \"{}\", \"shape\": [", quoted(tensor.name),
                      plan::state_kind_name(tensor.kind), dtype_name(tensor.dtype));
@@ -140,6 +145,9 @@ class Parser {
     manifest.program = text(root, "program");
     manifest.layout = text(root, "layout");
     manifest.model = member(root, "model", "object");
+    if (version_ >= kModelFilesVersion) {
+      for (const Json& file : member(root, "model_files", "list").as_array()) read_model_file(file, manifest);
+    }
     manifest.run = member(root, "run", "object");
     manifest.data = member(root, "data", "object");
     manifest.scaler = member(root, "scaler", "");
@@ -164,9 +172,10 @@ class Parser {
       refuse(fmt::format("not a checkpoint's manifest: \"format\" must be \"{}\"", kFormatName));
       return false;
     }
-    const std::int64_t version = integer(root, "version", 1);
-    if (!failure_ && version != kFormatVersion) {
-      refuse(fmt::format("version {} of the format; this program reads version {}", version, kFormatVersion));
+    version_ = integer(root, "version", 1);
+    if (!failure_ && (version_ < kFirstVersion || version_ > kLastVersion)) {
+      refuse(fmt::format("version {} of the format; this program reads versions {} to {}", version_, kFirstVersion,
+                         kLastVersion));
     }
     return !failure_;
   }
@@ -210,15 +219,29 @@ class Parser {
     progress.good_steps = integer(object, "good_steps", 0);
   }
 
+  std::string file_name(const Json& object) {
+    const std::string& name = text(object, "name");
+    const bool plain = !name.empty() && name.find('/') == std::string::npos && name.find('\0') == std::string::npos &&
+                       name != "." && name != ".." && name != kManifestFile;
+    if (!plain) refuse(fmt::format("{} must be the name of a file inside the directory", quoted(name)));
+    if (!file_names_.insert(name).second) refuse(fmt::format("{} is named twice", quoted(name)));
+    return name;
+  }
+
+  void read_model_file(const Json& object, Manifest& manifest) {
+    where_ = fmt::format("model_files[{}]: ", manifest.model_files.size());
+    StoredModelFile file;
+    file.name = file_name(object);
+    file.bytes = integer(object, "bytes", 0);
+    file.checksum = checksum(member(object, "checksum", "text"), "\"checksum\"");
+    manifest.model_files.push_back(std::move(file));
+    where_.clear();
+  }
+
   void read_file(const Json& object, std::vector<StoredFile>& files) {
     where_ = fmt::format("files[{}]: ", files.size());
     StoredFile file;
-    file.name = text(object, "name");
-    const bool plain = !file.name.empty() && file.name.find('/') == std::string::npos &&
-                       file.name.find('\0') == std::string::npos && file.name != "." && file.name != ".." &&
-                       file.name != kManifestFile;
-    if (!plain) refuse(fmt::format("{} must be the name of a file inside the directory", quoted(file.name)));
-    if (!file_names_.insert(file.name).second) refuse(fmt::format("{} is named twice", quoted(file.name)));
+    file.name = file_name(object);
     file.bytes = integer(object, "bytes", 8);  // the length of its header
     if (__builtin_add_overflow(total_bytes_, file.bytes, &total_bytes_)) refuse("the sizes sum to more than 2^63");
     file.header_checksum = checksum(member(object, "header_checksum", "text"), "\"header_checksum\"");
@@ -306,6 +329,7 @@ class Parser {
   }
 
   const std::string& path_;
+  std::int64_t version_ = 0;
   std::string where_;  // in the manifest; begins a refusal
   std::optional<Failure> failure_;
   std::set<std::string> file_names_;
@@ -351,13 +375,18 @@ std::string slice_key(const StoredState& tensor, const plan::TensorBox& box) {
 std::string to_text(const Manifest& manifest) {
   std::string out = "{\n";
   add_member(out, "format", kFormatName);
-  add_member(out, "version", kFormatVersion);
+  add_member(out, "version", manifest.version());
   add_member(out, "progress", to_json(manifest.progress));
   add_member(out, "reason", manifest.reason);
   add_member(out, "saved_at", manifest.saved_at);
   add_member(out, "program", manifest.program);
   add_member(out, "layout", manifest.layout);
   add_member(out, "model", manifest.model);
+  if (!manifest.model_files.empty()) {
+    out += "  \"model_files\": ";
+    add_list(out, "  ", manifest.model_files, [&](const StoredModelFile& file) { add_model_file(out, file); });
+    out += ",\n";
+  }
   add_member(out, "run", manifest.run);
   add_member(out, "data", manifest.data);
   add_member(out, "scaler", manifest.scaler);
@@ -389,7 +418,7 @@ Result<Manifest> parse_manifest(std::string_view text, const std::string& path) 
   if (canonical == text) return manifest;
   const auto differing = std::mismatch(text.begin(), text.end(), canonical.begin(), canonical.end()).first;
   return refuse(fmt::format("line {} is not in the form that version {} writes",
-                            1 + std::count(text.begin(), differing, '\n'), kFormatVersion));
+                            1 + std::count(text.begin(), differing, '\n'), manifest.version()));
 }
 
 std::vector<StoredState> states_of(const model::ParameterTable& table) {

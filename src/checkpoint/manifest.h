@@ -17,7 +17,10 @@
 namespace trireme::checkpoint {
 
 inline constexpr const char* kManifestFile = "manifest.json";
-inline constexpr int kFormatVersion = 1;
+// Versions of the format that are read. A manifest is written in the first that has all its members.
+inline constexpr int kFirstVersion = 1;
+inline constexpr int kModelFilesVersion = 2;
+inline constexpr int kLastVersion = kModelFilesVersion;
 
 // Where a run stands.
 struct Progress {
@@ -60,21 +63,31 @@ struct StoredFile {
   friend bool operator==(const StoredFile&, const StoredFile&) = default;
 };
 
+// A file that the model's folder had beside its weights (checkpoint/model_files.h).
+struct StoredModelFile {
+  std::string name;  // inside the directory
+  std::int64_t bytes = 0;
+  std::string checksum;  // of all its bytes
+  friend bool operator==(const StoredModelFile&, const StoredModelFile&) = default;
+};
+
 struct Manifest {
   Progress progress;
   std::string reason;           // why it was saved: "interval", "end", "stop", "import"
   std::string saved_at;         // UTC
   std::string program;          // version and fingerprint of what wrote it
   std::string layout;           // that wrote it, in words
-  Json model = Json::object();  // config.json of the model
-  Json run = Json::object();    // the run's keys as run.toml has them; empty: not written by a run
-  Json data = Json::object();   // what identifies the training tokens; empty likewise
-  Json scaler = nullptr;        // of the loss, where there is one
+  Json model = Json::object();  // config.json of the model, as it came
+  std::vector<StoredModelFile> model_files;
+  Json run = Json::object();   // the run's keys as run.toml has them; empty: not written by a run
+  Json data = Json::object();  // what identifies the training tokens; empty likewise
+  Json scaler = nullptr;       // of the loss, where there is one
   std::vector<StoredFile> files;
   std::vector<StoredState> tensors;  // weights, then moments, each in the model's order
 
   const StoredState* find(std::string_view name, plan::StateKind kind) const;
-  std::int64_t bytes() const;  // of all files
+  std::int64_t bytes() const;  // of all files of tensors
+  int version() const { return model_files.empty() ? kFirstVersion : kModelFilesVersion; }
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 

@@ -172,11 +172,38 @@ TEST(ManifestTest, EveryLengthButItsOwnIsRefused) {
 }
 
 TEST(ManifestTest, AnotherVersionIsRefusedWithBothNumbers) {
-  EXPECT_THAT(refusal_with("\"version\": 1", "\"version\": 2"),
-              HasSubstr("version 2 of the format; this program reads version 1"));
+  EXPECT_THAT(refusal_with("\"version\": 1", "\"version\": 3"),
+              HasSubstr("version 3 of the format; this program reads versions 1 to 2"));
+  EXPECT_THAT(refusal_with("\"version\": 1", "\"version\": 2"), HasSubstr("\"model_files\" is missing"));
   EXPECT_THAT(refusal_with("\"version\": 1", "\"version\": 0"), HasSubstr("\"version\" is 0"));
   EXPECT_THAT(refusal_with("\"version\": 1", "\"version\": \"1\""), HasSubstr("type text, must be integer"));
   EXPECT_THAT(refusal_with("trireme-checkpoint", "other"), HasSubstr("not a checkpoint's manifest"));
+}
+
+TEST(ManifestTest, FilesOfTheModelMakeVersion2) {
+  Manifest manifest = small_manifest();
+  EXPECT_EQ(manifest.version(), 1);
+  manifest.model_files = {{"generation_config.json", 0, checksum_of("")}, {"tokenizer.json", 12, checksum_of("x")}};
+  EXPECT_EQ(manifest.version(), 2);
+  const std::string text = to_text(manifest);
+  EXPECT_THAT(text, HasSubstr("\"version\": 2"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("  \"model_files\": [\n    {\"name\": \"generation_config.json\", \"bytes\": 0, \"checksum\": \"" +
+                checksum_of("") + "\"},\n    {\"name\": \"tokenizer.json\", \"bytes\": 12, \"checksum\": \"" +
+                checksum_of("x") + "\"}\n  ],\n  \"run\""));
+  EXPECT_EQ(parse_manifest(text, kPath).or_throw(), manifest);
+  const auto refused = [&](auto change) {
+    Manifest changed = manifest;
+    change(changed.model_files);
+    return refusal(to_text(changed));
+  };
+  EXPECT_THAT(refused([](auto& files) { files[0].name = "../x"; }), HasSubstr("must be the name of a file inside"));
+  EXPECT_THAT(refused([](auto& files) { files[0].name = kManifestFile; }), HasSubstr("must be the name of a file"));
+  EXPECT_THAT(refused([](auto& files) { files[1].name = files[0].name; }), HasSubstr("is named twice"));
+  EXPECT_THAT(refused([&](auto& files) { files[1].name = manifest.files[0].name; }), HasSubstr("is named twice"));
+  EXPECT_THAT(refused([](auto& files) { files[1].bytes = -1; }), HasSubstr("\"bytes\" is -1"));
+  EXPECT_THAT(refused([](auto& files) { files[1].checksum = "0"; }), HasSubstr("checksum of 32"));
 }
 
 TEST(ManifestTest, AnotherFormIsRefused) {

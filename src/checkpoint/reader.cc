@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "checkpoint/checksum.h"
+#include "checkpoint/model_files.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -129,6 +130,11 @@ Result<Reader> Reader::open(Env& env, const std::string& directory) {
     if (!file) return file.failure();
     reader.files_.push_back(std::move(file).value());
   }
+  for (const StoredModelFile& stored : reader.manifest_.model_files) {
+    if (const auto damage = model_file_damage(env, directory, stored, false)) {
+      return Failure{"", "", *damage, "", ExitCode::kStorage};
+    }
+  }
   return reader;
 }
 
@@ -184,6 +190,9 @@ std::vector<std::string> damages_of(Env& env, const std::string& directory,
   const Result<Manifest> manifest = Reader::open_manifest(env, directory);
   if (!manifest) return {manifest.failure().sentence()};
   std::vector<std::string> damages;
+  for (const StoredModelFile& stored : manifest->model_files) {
+    if (auto damage = model_file_damage(env, directory, stored, true)) damages.push_back(*std::move(damage));
+  }
   std::vector<std::byte> buffer;
   Bytes read{0};
   std::vector<std::vector<Reader::Part>> parts = Reader::parts_by_file(*manifest);

@@ -153,6 +153,7 @@ void Store::commit(std::int64_t step, const Manifest& manifest, const std::funct
   const std::string partial = partial_path_of(step);
   TRIREME_CHECK(!env_.exists(path_of(step)), "{} is complete already", path_of(step));
   for (const StoredFile& file : manifest.files) check_is_there(join_path(partial, file.name), file.bytes);
+  for (const StoredModelFile& file : manifest.model_files) check_is_there(join_path(partial, file.name), file.bytes);
   env_.sync_directory(partial);
   if (may_commit) may_commit();
   const std::unique_ptr<Writer> writer = env_.create_file(join_path(partial, kManifestFile));

@@ -5,20 +5,24 @@
 #include "cli/checkpoint_commands.h"
 #include "cli/plan_values.h"
 #include "engine/train/run_progress.h"
+#include "plan/memory.h"
 
 namespace trireme::cli {
 namespace {
 
 struct ExportArguments {
-  std::string path, out, shard_size, dtype = "f32", tokenizer;
+  std::string path, out, shard_size, dtype = "fp32", tokenizer;
   bool json = false;
 };
 
+// In the words of train.precision; those of safetensors and config.json are understood.
 DType dtype_of(const std::string& text) {
   if (text == "f32" || text == "float32") return DType::kF32;
-  if (text == "bf16" || text == "bfloat16") return DType::kBF16;
+  if (text == "bfloat16") return DType::kBF16;
   if (text == "f16" || text == "float16") return DType::kF16;
-  refuse("--dtype", text, "is no type that weights are written in", "f32, bf16, f16");
+  const Result<DType> known = plan::parse_precision(text);
+  if (!known) refuse("--dtype", text, "is no type that weights are written in", known.failure().nearest);
+  return *known;
 }
 
 void require_out(const std::string& out, const std::string& example) {
@@ -41,6 +45,7 @@ ExitCode run_export(Env& env, const ExportArguments& arguments) {
     options.progress = [&](Bytes done, Bytes total) { line.update(done, total); };
     report = checkpoint::export_hugging_face(env, reader, arguments.out, options);
   }
+  if (!report.warning.empty()) fmt::print(stderr, "warning: {}\n", report.warning);
   if (arguments.json) {
     Json files = Json::array();
     for (const std::string& file : report.files) files.push_back(file);
@@ -48,13 +53,13 @@ ExitCode run_export(Env& env, const ExportArguments& arguments) {
                                      {"directory", arguments.out},
                                      {"step", reader.manifest().progress.step},
                                      {"parameters", report.parameters},
-                                     {"dtype", dtype_name(options.dtype)},
+                                     {"dtype", plan::precision_name(options.dtype)},
                                      {"files", std::move(files)},
                                      {"bytes", report.bytes.count}})
                            .dump(2));
   } else {
     fmt::print("{}: {} parameters of step {} as {}, {}\n", arguments.out, format_exact(report.parameters),
-               reader.manifest().progress.step, dtype_name(options.dtype), format_bytes(report.bytes));
+               reader.manifest().progress.step, plan::precision_name(options.dtype), format_bytes(report.bytes));
     for (const std::string& file : report.files) {
       fmt::print("  {:<32} {:>12}\n", file, format_bytes(Bytes{env.file_size(join_path(arguments.out, file))}));
     }
@@ -96,10 +101,10 @@ void declare_checkpoint_export(Command& parent, Env& env) {
   auto options = std::make_shared<ExportArguments>();
   Command& command = parent.command("export", "Write a checkpoint's weights as a Hugging Face folder");
   command.positional("checkpoint", options->path, kCheckpointHelp, true);
-  command.option("out", options->out, "directory for config.json and the safetensors");
+  command.option("out", options->out, "directory for config.json, the tokenizer and the safetensors");
   command.option("shard-size", options->shard_size, "most bytes of one safetensors file, e.g. 5GB (default: one file)");
-  command.option("dtype", options->dtype, "f32 (the weights' own), bf16 or f16");
-  command.option("tokenizer", options->tokenizer, "a tokenizer.json to put beside them");
+  command.option("dtype", options->dtype, "fp32 (the weights' own), bf16 or fp16");
+  command.option("tokenizer", options->tokenizer, "a tokenizer.json to put beside them (default: the checkpoint's)");
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples("  trireme checkpoint export runs/demo --out model --dtype bf16 --shard-size 5GB");
   command.keeps_results([] { return true; });

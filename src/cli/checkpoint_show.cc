@@ -126,7 +126,8 @@ std::vector<StateSum> sums_of(const Manifest& manifest) {
 }
 
 Json to_json(const std::string& path, const Manifest& m) {
-  Json files = Json::array(), states = Json::array();
+  Json files = Json::array(), states = Json::array(), model_files = Json::array();
+  for (const checkpoint::StoredModelFile& file : m.model_files) model_files.push_back(file.name);
   for (const checkpoint::StoredFile& file : m.files) {
     files.push_back(Json::object({{"name", file.name}, {"bytes", file.bytes}}));
   }
@@ -145,6 +146,7 @@ Json to_json(const std::string& path, const Manifest& m) {
                        {"layout", m.layout},
                        {"parameters", sums_of(m)[0].elements},
                        {"model", m.model},
+                       {"model_files", std::move(model_files)},
                        {"run", m.run},
                        {"data", m.data},
                        {"scaler", m.scaler},

@@ -55,8 +55,7 @@ Error broken() {
 
 Result<std::string> to_word(const RunDescription& description) {
   TRIREME_CHECK(description.model.has_value(), "the model was not read");
-  const Json document = Json::object(
-      {{"run", train::to_json(description.config)}, {"model", model::to_hugging_face(*description.model)}});
+  const Json document = Json::object({{"run", train::to_json(description.config)}, {"model", *description.model}});
   std::string word = escaped(document.dump());
   if (word.size() <= kLongest) return word;
   return Failure{.option = "run file",
@@ -73,10 +72,8 @@ RunDescription description_of(const std::string& word,
   if (!document) throw broken();
   const Json* run = document->is_object() ? document->find("run") : nullptr;
   const Json* model = document->is_object() ? document->find("model") : nullptr;
-  if (run == nullptr || !run->is_object() || model == nullptr) throw broken();
-  return {.config = train::make_run_config(*run, overrides).or_throw(),
-          .model = model::parse_config(*model, kRunVariable).or_throw(),
-          .cluster = std::nullopt};
+  if (run == nullptr || !run->is_object() || model == nullptr || !model->is_object()) throw broken();
+  return {.config = train::make_run_config(*run, overrides).or_throw(), .model = *model, .cluster = std::nullopt};
 }
 
 }  // namespace trireme::cli

@@ -8,15 +8,15 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "cluster/cluster.h"
 #include "engine/train/run_config.h"
-#include "model/config.h"
 
 namespace trireme::cli {
 
 struct RunDescription {
   train::RunConfig config;
-  std::optional<model::Config> model;       // none: model.config is still to be read
+  std::optional<Json> model;                // the config.json; none: model.config is still to be read
   std::optional<cluster::Cluster> cluster;  // of checkpoint.cluster, where this process has read it
 };
 

@@ -13,15 +13,15 @@ RunDescription description(const Settings& settings) {
   Settings all{{"model.config", "model"}, {"data.train", "tokens"}};
   all.insert(all.end(), settings.begin(), settings.end());
   return {.config = train::make_run_config(Json::object({}), all).value(),
-          .model = model::Config{.layers = 2,
-                                 .hidden = 8,
-                                 .heads = 2,
-                                 .kv_heads = 1,
-                                 .head_dim = 4,
-                                 .ffn = 16,
-                                 .vocabulary = 300,
-                                 .max_positions = 64,
-                                 .norm_epsilon = 0.1 + 0.2},
+          .model = model::to_hugging_face({.layers = 2,
+                                           .hidden = 8,
+                                           .heads = 2,
+                                           .kv_heads = 1,
+                                           .head_dim = 4,
+                                           .ffn = 16,
+                                           .vocabulary = 300,
+                                           .max_positions = 64,
+                                           .norm_epsilon = 0.1 + 0.2}),
           .cluster = std::nullopt};
 }
 

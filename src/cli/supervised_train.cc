@@ -120,7 +120,7 @@ bool on_several_hosts(const train::SuperviseConfig& config) {
 ExitCode train_supervised(Env& env, const RunDescription& description, const train::ResolvedRun& run,
                           const TrainOptions& options) {
   const train::RunConfig& config = run.config;
-  RunDescription handed{.config = description.config, .model = run.plan.table.config, .cluster = std::nullopt};
+  RunDescription handed{.config = description.config, .model = train::model_document(run), .cluster = std::nullopt};
   handed.config.model_config = config.model_config;
   const std::unique_ptr<Log> log = make_stderr_log();
   WorkerCommands commands{.program = own_program(),

@@ -25,10 +25,6 @@ constexpr std::array kFamilies = std::to_array<FamilyNames>({
 });
 static_assert(kFamilies.size() == kFamilyCount);
 
-std::string config_file(Env& env, const std::string& path) {
-  return env.is_directory(path) ? join_path(path, "config.json") : path;
-}
-
 Json token(std::int64_t id) { return id < 0 ? Json(nullptr) : Json(id); }
 
 Json gpt2_document(const Config& c) {
@@ -132,6 +128,10 @@ Json rotary_family_document(const Config& c) {
 }
 
 }  // namespace
+
+std::string config_file(Env& env, const std::string& path) {
+  return env.is_directory(path) ? join_path(path, "config.json") : path;
+}
 
 Result<Json> load_config_document(Env& env, const std::string& path) {
   const std::string file = config_file(env, path);

@@ -76,6 +76,8 @@ struct Config {
 // torch_dtype, ...) are passed over (model/config_fields.h); an unknown field is refused by name with the nearest known
 // one, unless it is null, false, {} or []: such a value can switch nothing on.
 Result<Config> parse_config(const Json& document, const std::string& what);
+// The file that a path names: itself, or config.json in that directory.
+std::string config_file(Env& env, const std::string& path);
 // Reads path, or path/config.json if path is a directory.
 Result<Config> load_config(Env& env, const std::string& path);
 // The file itself, for readers of more model types than Family has.

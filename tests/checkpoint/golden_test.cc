@@ -5,9 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/fake_env.h"
+#include "checkpoint/model_files.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/shard.h"
 #include "checkpoint/store.h"
@@ -15,7 +17,14 @@
 namespace trireme::checkpoint {
 namespace {
 
-const std::string kGolden = std::string(TRIREME_SOURCE_DIR) + "/tests/golden/checkpoint_v1/step-00000040";
+// Version 2 carries files of the model.
+constexpr int kVersions[] = {1, 2};
+const std::vector<ModelFile> kModelFiles = {{"generation_config.json", "{\"eos_token_id\": [1, 2]}\n"},
+                                            {"tokenizer.json", std::string("\0\xff\n", 3)}};
+
+std::string golden(int version) {
+  return fmt::format("{}/tests/golden/checkpoint_v{}/step-00000040", TRIREME_SOURCE_DIR, version);
+}
 
 // Numbers that tell tensor, kind, row and column, and in norm.weight those at the ends of the format.
 float golden_value(const StoredState& tensor, std::int64_t row, std::int64_t column) {
@@ -75,7 +84,7 @@ std::vector<ShardSlice> golden_slices(int part) {
 }
 
 // Writes the golden checkpoint and returns its manifest.
-Manifest write_golden(Env& env, Store& store) {
+Manifest write_golden(Env& env, Store& store, int version) {
   Manifest manifest = golden_manifest();
   store.begin(manifest.progress.step);
   std::vector<std::vector<ShardSlice>> slices;
@@ -98,17 +107,22 @@ Manifest write_golden(Env& env, Store& store) {
     records.push_back(write_shard(env, path, manifest.tensors, slices.back(), bytes_of));
   }
   add_shards(manifest, slices, records);
+  if (version == 2) {
+    manifest.model_files = write_model_files(env, store.partial_path_of(manifest.progress.step), kModelFiles);
+  }
   store.commit(manifest.progress.step, manifest);
   return manifest;
 }
 
-TEST(GoldenCheckpointTest, Version1IsWhole) {
-  const std::vector<std::string> damages = damages_of(posix_env(), kGolden);
-  EXPECT_EQ(damages, std::vector<std::string>{});
+TEST(GoldenCheckpointTest, EveryVersionIsWhole) {
+  for (const int version : kVersions) {
+    EXPECT_EQ(damages_of(posix_env(), golden(version)), std::vector<std::string>{}) << version;
+    EXPECT_EQ(Reader::open_manifest(posix_env(), golden(version)).or_throw().version(), version);
+  }
 }
 
-TEST(GoldenCheckpointTest, Version1HasItsValues) {
-  const Reader reader = Reader::open(posix_env(), kGolden).or_throw();
+void expect_values(int version) {
+  const Reader reader = Reader::open(posix_env(), golden(version)).or_throw();
   Manifest expected = golden_manifest();
   ASSERT_EQ(reader.manifest().tensors.size(), expected.tensors.size());
   std::vector<std::byte> buffer(static_cast<std::size_t>(reader.largest_slice().count));
@@ -131,20 +145,31 @@ TEST(GoldenCheckpointTest, Version1HasItsValues) {
   Manifest manifest = reader.manifest();
   EXPECT_EQ(manifest.files.size(), 2U);
   manifest.files.clear();
+  EXPECT_EQ(read_model_files(posix_env(), golden(version), manifest),
+            version == 2 ? kModelFiles : std::vector<ModelFile>{});
+  manifest.model_files.clear();
   for (StoredState& tensor : manifest.tensors) tensor.slices.clear();
   EXPECT_EQ(manifest, expected);
 }
 
-TEST(GoldenCheckpointTest, Version1IsWrittenWithTheSameBytes) {
-  FakeEnv env;
-  Store store(env, "checkpoints");
-  const Manifest manifest = write_golden(env, store);
-  EXPECT_EQ(env.list_directory(store.path_of(40)), posix_env().list_directory(kGolden));
-  for (const std::string& name : {shard_name(0), shard_name(1), std::string(kManifestFile)}) {
-    EXPECT_TRUE(env.content(join_path(store.path_of(40), name)) == posix_env().read_file(join_path(kGolden, name)))
-        << name;
+TEST(GoldenCheckpointTest, EveryVersionHasItsValues) {
+  for (const int version : kVersions) expect_values(version);
+}
+
+TEST(GoldenCheckpointTest, EveryVersionIsWrittenWithTheSameBytes) {
+  for (const int version : kVersions) {
+    FakeEnv env;
+    Store store(env, "checkpoints");
+    const Manifest manifest = write_golden(env, store, version);
+    const std::vector<std::string> names = posix_env().list_directory(golden(version));
+    EXPECT_EQ(env.list_directory(store.path_of(40)), names);
+    for (const std::string& name : names) {
+      EXPECT_TRUE(env.content(join_path(store.path_of(40), name)) ==
+                  posix_env().read_file(join_path(golden(version), name)))
+          << name;
+    }
+    EXPECT_EQ(Reader::open(posix_env(), golden(version)).or_throw().manifest(), manifest);
   }
-  EXPECT_EQ(Reader::open(posix_env(), kGolden).or_throw().manifest(), manifest);
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ def as_bf16(raw: bytes) -> bytes:
 def checkpoint_states(checkpoint: pathlib.Path) -> dict:
     """A checkpoint: (state, name) -> (shape, F32 bytes), put together of the manifest's slices."""
     manifest = json.loads((checkpoint / "manifest.json").read_text())
-    assert manifest["format"] == "trireme-checkpoint" and manifest["version"] == 1
+    assert manifest["format"] == "trireme-checkpoint" and manifest["version"] in (1, 2)
     files = [read(checkpoint / file["name"]) for file in manifest["files"]]
     states = {}
     for tensor in manifest["tensors"]:

@@ -46,9 +46,15 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
   const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
   run.config.threads = config.threads > 0 ? config.threads : share;
-  model::Config model_config = options.model ? *options.model : model::load_config(env, config.model_config).or_throw();
+  const Json document =
+      options.model ? *options.model : model::load_config_document(env, config.model_config).or_throw();
+  model::Config model_config = model::parse_config(document, model::config_file(env, config.model_config)).or_throw();
   if (is_read_once(env, config.model_config)) run.config.model_config = model_file_of(config.out);
-  if (options.layers > 0) model_config.layers = options.layers;
+  if (options.layers > 0) {
+    model_config.layers = options.layers;
+  } else {
+    run.model_document = document;
+  }
   if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
   if (config.ignore >= model_config.vocabulary) {
     throw Error(Failure{.option = "data.ignore",
@@ -67,6 +73,10 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
        .checkpoints = staging_of(config)},
       0);
   return run;
+}
+
+Json model_document(const ResolvedRun& run) {
+  return run.model_document.is_null() ? model::to_hugging_face(run.plan.table.config) : run.model_document;
 }
 
 std::string describe_run(const ResolvedRun& run) {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/hugging_face.h"
 #include "engine/train/run_progress.h"
 #include "engine/train/run_saver.h"
 #include "engine/train/same_run.h"
@@ -41,7 +42,7 @@ void save_state(const RankRun& own, RunSaver& saver, const checkpoint::Progress&
 }
 
 // Every rank's prediction is compared with what it counted (the leader's outcome; null elsewhere); then the model.
-void finish(const RankRun& own, TrainOutcome* outcome) {
+void finish(const RankRun& own, TrainOutcome* outcome, const checkpoint::ModelDescription& model = {}) {
   parallel::Rank& rank = own.rank.rank();
   const std::string report = to_json(make_rank_report(rank, own.rank.last_traffic(), own.env)).dump();
   for (const std::string& text : own.control.gather(report)) {
@@ -53,7 +54,19 @@ void finish(const RankRun& own, TrainOutcome* outcome) {
     outcome->ranks.push_back(one);
   }
   export_model(own.env, {rank.plan(), rank.device(), rank.executor().state()}, own.control,
-               join_path(own.run.config.out, "model"));
+               join_path(own.run.config.out, "model"), model);
+}
+
+// What the model's folder holds beside its weights or, where that is gone or holds none, what the checkpoint carries.
+std::vector<checkpoint::ModelFile> model_files_of(const RankRun& own, const std::string& checkpoint) {
+  const RunConfig& config = own.run.config;
+  auto files = checkpoint::find_model_files(own.env, {config.model_config, config.model_weights});
+  if (checkpoint.empty()) return files;
+  auto all = checkpoint::find_model_files(own.env, {config.model_config, config.model_weights, checkpoint});
+  if (all == files) return files;
+  const auto manifest = checkpoint::Reader::open_manifest(own.env, checkpoint).or_throw();
+  checkpoint::read_model_files(own.env, checkpoint, manifest);  // they are what was written
+  return all;
 }
 
 class Leader {
@@ -70,6 +83,10 @@ class Leader {
         facts_(progress_.facts(data_identity(leader.tokens))),
         schedule_(progress_.policy(), progress_.first_step()),
         metrics_(own.env, metrics_of(config_.out)) {
+    facts_.model_files = model_files_of(own, leader.from.path);
+    if (const std::string refused = checkpoint::refused_elsewhere(own.run.plan.table.config); !refused.empty()) {
+      log_.warning("the model that this run writes: {}", refused);
+    }
     facts_.durable = [&own](std::int64_t step) { own.hooks.reporter->send(telemetry::Saved{.step = step}); };
     make_saver(saver_, own, &facts_, &schedule_, progress_.incarnation());
   }
@@ -91,7 +108,7 @@ class Leader {
     outcome_.counted = rank.counted();
     outcome_.resident = own_.env.resident_memory().anonymous;
     outcome_.out = config_.out;
-    finish(own_, &outcome_);
+    finish(own_, &outcome_, {.config = facts_.about.model, .files = facts_.model_files});
     if (!own_.hooks.faults.empty() && !own_.hooks.incarnation) remove_fault_marks(own_.env, config_.out);
   }
 

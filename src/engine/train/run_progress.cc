@@ -69,7 +69,7 @@ SaveFacts RunProgress::facts(const Json& data) const {
                   .after_commit = unmark};
   facts.about.program = program_text();
   facts.about.layout = plan::describe(config.layout);
-  facts.about.model = model::to_hugging_face(run_.plan.table.config);
+  facts.about.model = model_document(run_);
   facts.about.run = to_json(config);
   facts.about.data = data;
   return facts;

@@ -50,6 +50,7 @@ RunSaver::RunSaver(Env& env, Log& log, checkpoint::Store store, const parallel::
       saver_(env, device, plan) {
   if (!control.leads()) return;
   bytes_ = save_bytes(plan.table, plan.layout);
+  for (const checkpoint::ModelFile& file : facts->model_files) bytes_ += Bytes{std::ssize(file.content)};
 }
 
 RunSaver::~RunSaver() = default;
@@ -207,9 +208,11 @@ void RunSaver::start_commit(const std::vector<std::string>& texts) {
   checkpoint::add_shards(manifest, slices, records);
   commit_ = std::make_unique<Commit>();
   commit_->bytes = Bytes{manifest.bytes()};
-  commit_->thread = std::thread([this, commit = commit_.get(), manifest = std::move(manifest)] {
+  commit_->thread = std::thread([this, commit = commit_.get(), manifest = std::move(manifest)]() mutable {
     try {
       facts_->before_commit();
+      manifest.model_files =
+          checkpoint::write_model_files(env_, store_.partial_path_of(manifest.progress.step), facts_->model_files);
       store_.commit(manifest.progress.step, manifest, facts_->may_commit);
       facts_->after_commit();
       commit->removed = store_.retain(facts_->retention);

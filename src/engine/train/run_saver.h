@@ -11,6 +11,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "checkpoint/model_files.h"
 #include "checkpoint/store.h"
 #include "engine/train/control.h"
 #include "engine/train/rank_saver.h"
@@ -24,6 +25,7 @@ Bytes save_bytes(const model::ParameterTable& table, const plan::Layout& layout)
 // What the leader knows of the run beside its plan.
 struct SaveFacts {
   checkpoint::Manifest about;  // program, layout, model, run, data: what every manifest of this run says
+  std::vector<checkpoint::ModelFile> model_files = {};  // that every checkpoint carries
   checkpoint::Retention retention;
   // On another thread, around the moment from which the checkpoint is there: makes durable what must not be older;
   // throws where this run may write no more (Store::commit asks it); knows that there is one.

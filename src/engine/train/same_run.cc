@@ -94,7 +94,11 @@ Status check_same_run(const checkpoint::Manifest& manifest, const std::string& p
   const auto refused = [&](std::string rule, std::string nearest) {
     return Failure{.option = "checkpoint", .value = path, .rule = std::move(rule), .nearest = std::move(nearest)};
   };
-  const std::string model = first_difference(manifest.model, model::to_hugging_face(run.plan.table.config));
+  // What the two say to a reader: the documents may differ in what changes nothing.
+  const Result<model::Config> trained = model::parse_config(manifest.model, path);
+  if (!trained) return refused("its model is not read here: " + trained.failure().sentence(), "");
+  const std::string model =
+      first_difference(model::to_hugging_face(*trained), model::to_hugging_face(run.plan.table.config));
   if (!model.empty()) return refused("is of another model: " + model, "the model.config that it was trained with");
   if (manifest.run.as_object().empty()) return ok_status();  // imported: of no run yet
   const Json now = to_json(run.config);

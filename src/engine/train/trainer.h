@@ -51,9 +51,12 @@ struct TrainOutcome {
 struct ResolvedRun {
   RunConfig config;
   parallel::RunPlan plan;
+  Json model_document = nullptr;  // the config.json as it is; null: as model::to_hugging_face writes the plan's
 };
+Json model_document(const ResolvedRun& run);
+
 struct ResolveOptions {
-  std::optional<model::Config> model = std::nullopt;  // what model.config holds; none: it is read
+  std::optional<Json> model = std::nullopt;  // what model.config holds; none: it is read
   std::int64_t layers = 0;                            // > 0: the model with so many decoder layers instead of its own
   int ranks_here = 0;                                 // ranks that share this host's cores; 0: all of the run
   plan::Backend backend = plan::Backend::kThreads;

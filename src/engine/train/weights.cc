@@ -223,7 +223,8 @@ std::vector<float> collect(const RankWeights& own, const model::Parameter& param
 
 }  // namespace
 
-void export_model(Env& env, const RankWeights& own, Control& control, const std::string& directory) {
+void export_model(Env& env, const RankWeights& own, Control& control, const std::string& directory,
+                  const checkpoint::ModelDescription& description) {
   const model::ParameterTable& table = own.plan.table;
   TRIREME_CHECK_EQ(control.ranks(), own.plan.layout.world());
   const std::vector<std::vector<HeldSlice>> slices = slices_by_parameter(table, own.plan.layout);
@@ -246,8 +247,9 @@ void export_model(Env& env, const RankWeights& own, Control& control, const std:
     writer.write_floats(parameter.name, collect(own, parameter, slices[index], control));
   }
   writer.finish();
+  for (const auto& [name, content] : description.files) env.write_file_atomically(join_path(directory, name), content);
   env.write_file_atomically(join_path(directory, "config.json"),
-                            checkpoint::hugging_face_config(table.config, own.state.dtype()));
+                            checkpoint::hugging_face_config(description.config, table.config, own.state.dtype()));
 }
 
 }  // namespace trireme::train

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/env.h"
+#include "checkpoint/model_files.h"
 #include "engine/parallel/rank_state.h"
 #include "engine/train/control.h"
 
@@ -27,9 +28,11 @@ struct RankWeights {
   kernels::Device& device;
   parallel::RankState& state;
 };
-// directory/config.json and directory/model.safetensors, float32, written by the leader tensor by tensor: one whole
-// tensor is in its host memory at a time, put together from all ranks' slices. Called by all ranks; when it returns on
-// the leader, the files are durable. A weight that is not finite: Error(kDiverged), and no file.
-void export_model(Env& env, const RankWeights& own, Control& control, const std::string& directory);
+// directory/config.json, the description's files and directory/model.safetensors, float32, written by the leader tensor
+// by tensor: one whole tensor is in its host memory at a time, put together from all ranks' slices. Called by all
+// ranks; when it returns on the leader, the files are durable. A weight that is not finite: Error(kDiverged), and no
+// file. description: the leader's.
+void export_model(Env& env, const RankWeights& own, Control& control, const std::string& directory,
+                  const checkpoint::ModelDescription& description = {});
 
 }  // namespace trireme::train
