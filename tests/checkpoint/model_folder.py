@@ -98,6 +98,12 @@ def check_runs(program: str, root: pathlib.Path) -> None:
     run(program, *train[:-2], "--resume", root / "run", "--train.steps", 4, "--accept", "train.steps",
         "--out", root / "other", "--layout.dp", 2)
     check(root / "other" / "model")
+    # A model is another where its arithmetic is, and the same whatever else is written of it.
+    for change, code in (({"rms_norm_eps": 1e-6}, 2), ({"pad_token_id": 95, "_num_labels": 1}, 0)):
+        (root / "model" / "config.json").write_text(json.dumps({**CONFIG, **change}))
+        done = run(program, *train, "--train.steps", 4, "--accept", "train.steps", code=code)
+        assert code == 0 or "is of another model: its rms_norm_eps is 1e-05, this model's is 1e-06" in done.stderr, done
+    assert json.loads((root / "run" / "model" / "config.json").read_text()) == {**CONFIG, **change}
     # A run from random weights has no tokenizer, and its checkpoints are of the first version.
     (root / "bare").mkdir()
     (root / "bare" / "config.json").write_text(json.dumps(CONFIG))
