@@ -112,6 +112,7 @@ constexpr std::array kGemmaFixed =
 
 constexpr std::string_view kNoExperts = "mixture-of-experts models are not implemented";
 constexpr std::string_view kNoWindow = "sliding-window attention is not implemented";
+constexpr std::string_view kNoChunks = "chunked attention is not implemented";
 constexpr std::string_view kNoLatent = "multi-head latent attention is not implemented";
 constexpr std::string_view kNoSoftcap = "soft caps on logits are not implemented";
 constexpr std::string_view kNoMultiplier = "scaled embeddings, residuals and logits are not implemented";
@@ -125,7 +126,9 @@ constexpr std::array kForeign = std::to_array<ForeignField>({
     {"sparsity_config", kArithmetic, kNoQuantization},
     {"sliding_window", kArithmetic, kNoWindow},
     {"use_sliding_window", kArithmetic, kNoWindow},
-    {"attention_chunk_size", kArithmetic, "chunked attention is not implemented"},
+    {"sliding_window_pattern", kArithmetic, kNoWindow},
+    {"attention_chunk_size", kArithmetic, kNoChunks},
+    {"dual_chunk_attention_config", kArithmetic, kNoChunks},
     {"num_local_experts", kShapes, kNoExperts},
     {"num_experts", kShapes, kNoExperts},
     {"num_experts_per_tok", kShapes, kNoExperts},
@@ -137,6 +140,10 @@ constexpr std::array kForeign = std::to_array<ForeignField>({
     {"kv_lora_rank", kShapes, kNoLatent},
     {"attn_logit_softcapping", kArithmetic, kNoSoftcap},
     {"final_logit_softcapping", kArithmetic, kNoSoftcap},
+    {"query_pre_attn_scalar", kArithmetic, "attention scores are always scaled by 1 / sqrt(head_dim)"},
+    {"scale_emb", kArithmetic, kNoMultiplier},
+    {"scale_depth", kArithmetic, kNoMultiplier},
+    {"dim_model_base", kArithmetic, kNoMultiplier},
     {"embedding_multiplier", kArithmetic, kNoMultiplier},
     {"residual_multiplier", kArithmetic, kNoMultiplier},
     {"attention_multiplier", kArithmetic, kNoMultiplier},
@@ -146,6 +153,7 @@ constexpr std::array kForeign = std::to_array<ForeignField>({
     {"use_qk_norm", kShapes, kNoQkNorm},
     {"qk_layernorm", kShapes, kNoQkNorm},
     {"original_max_position_embeddings", kArithmetic, "the context that rotary scaling starts from is rope_scaling's"},
+    {"rope_local_base_freq", kArithmetic, "rotary embeddings of two kinds are not implemented"},
     {"no_rope_layers", kArithmetic, "layers without rotary embeddings are not implemented"},
     {"alibi", kArithmetic, "position biases on attention scores are not implemented"},
     {"pruned_heads", kShapes, "pruned heads are not implemented"},

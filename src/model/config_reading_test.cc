@@ -113,6 +113,58 @@ TEST(ConfigReading, BookkeepingOfOtherProgramsIsPassedOver) {
             81'912'576);
 }
 
+// As the hub has them.
+TEST(ConfigReading, PublishedModelsAreCounted) {
+  const std::pair<std::int64_t, std::string_view> models[] = {
+      {1'777'088'000, R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+        "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 1536, "initializer_range": 0.02,
+        "intermediate_size": 8960, "max_position_embeddings": 131072, "max_window_layers": 21, "model_type": "qwen2",
+        "num_attention_heads": 12, "num_hidden_layers": 28, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+        "rope_theta": 10000, "sliding_window": 4096, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+        "transformers_version": "4.44.0", "use_cache": true, "use_mrope": false, "use_sliding_window": false,
+        "vocab_size": 151936})"},
+      {2'506'172'416, R"({"architectures": ["GemmaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+        "bos_token_id": 2, "eos_token_id": 1, "head_dim": 256, "hidden_act": "gelu", "hidden_activation": null,
+        "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 16384, "max_position_embeddings": 8192,
+        "model_type": "gemma", "num_attention_heads": 8, "num_hidden_layers": 18, "num_key_value_heads": 1,
+        "pad_token_id": 0, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 10000.0,
+        "torch_dtype": "bfloat16", "transformers_version": "4.38.0.dev0", "use_cache": true, "vocab_size": 256000})"},
+      {12'247'782'400, R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1,
+        "eos_token_id": 2, "head_dim": 128, "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02,
+        "intermediate_size": 14336, "max_position_embeddings": 1024000, "model_type": "mistral",
+        "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
+        "rope_theta": 1000000.0, "sliding_window": null, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+        "use_cache": true, "vocab_size": 131072})"},
+      {6'738'415'616, R"({"architectures": ["LLaMAForCausalLM"], "bos_token_id": 0, "eos_token_id": 1,
+        "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 11008, "initializer_range": 0.02,
+        "max_sequence_length": 2048, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+        "pad_token_id": -1, "rms_norm_eps": 1e-06, "torch_dtype": "float16", "transformers_version": "4.27.0.dev0",
+        "use_cache": true, "vocab_size": 32000})"},
+      {6'738'546'688, R"({"_name_or_path": "meta/x", "architectures": ["LlamaForCausalLM"], "bos_token_id": 1,
+        "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+        "intermediate_size": 11008, "max_position_embeddings": 16384, "model_type": "llama", "num_attention_heads": 32,
+        "num_hidden_layers": 32, "num_key_value_heads": 32, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+        "rope_scaling": null, "rope_theta": 1000000, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+        "unsloth_version": "2024.8", "use_cache": true, "vocab_size": 32016})"},
+      {8'030'261'248, R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+        "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu", "hidden_size": 4096,
+        "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false,
+        "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+        "pretraining_tp": 1, "quantization_config": {"backend": "autoawq", "bits": 4, "do_fuse": false,
+        "exllama_config": null, "group_size": 128, "modules_to_not_convert": null, "quant_method": "awq",
+        "version": "gemm", "zero_point": true}, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0,
+        "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+        "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "float16",
+        "transformers_version": "4.42.4", "use_cache": true, "vocab_size": 128256})"}};
+  for (const auto& [parameters, text] : models) {
+    const Json document = parse_json(text, "c").or_throw();
+    const Result<ParameterCounts> counts = count_parameters(document, "c");
+    ASSERT_TRUE(counts.ok()) << counts.failure().sentence();
+    EXPECT_EQ(counts->total, parameters) << text;
+    EXPECT_EQ(parse_config(document, "c").ok(), document.find("quantization_config") == nullptr) << text;
+  }
+}
+
 TEST(ConfigReading, WhatNoShapeDependsOnIsCountedAndNotComputed) {
   expect_counted_only(kLlama, R"({"rope_scaling": {"type": "yarn", "factor": 4.0}})", "rope_scaling: rope_type");
   expect_counted_only(kLlama, R"({"rope_scaling": {"type": "dynamic", "factor": 2.0}})", "rope_scaling: rope_type");
