@@ -221,8 +221,9 @@ TEST_F(Weights, AnIndexWithoutItsShardsIsRefused) {
   const std::string map = R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors", "c": "3.safetensors"}})";
   env_.put_file("d/model.safetensors.index.json", map);
   put(model::small_llama(), kSame, {}, "d/1.safetensors");
-  EXPECT_THAT(refusal("d"),
-              HasSubstr("there is no file d/2.safetensors, and 1 others are missing of 3; download or copy"));
+  EXPECT_THAT(refusal("d"), HasSubstr("there is no file d/2.safetensors, nor 1 others of 3; download or copy"));
+  env_.put_file("d/model-2.safetensors", "");
+  EXPECT_THAT(refusal("d"), HasSubstr("it does not name model-2.safetensors"));
   env_.put_file("d/model.safetensors.index.json", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n");
   EXPECT_THAT(refusal("d"), HasSubstr("is a git-lfs pointer, not an index; `git lfs pull`"));
   env_.put_file("d/model.safetensors.index.json", R"({"weight_map": {"a": "1.safetensors", "a": "1.safetensors"}})");

@@ -357,6 +357,25 @@ Status SafetensorsReader::add_file(Env& env, const std::string& path) {
   return ok_status();
 }
 
+namespace {
+
+// Files that an index names and that are not there; and one that is there and that it does not name.
+Failure missing_shards(Env& env, const std::string& index_path, const std::vector<std::string>& missing,
+                       const std::set<std::string>& named) {
+  Failure failure =
+      bad_file(index_path,
+               fmt::format("weight_map: there is no file {}", missing.front()) +
+                   (missing.size() == 1 ? "" : fmt::format(", nor {} others of {}", missing.size() - 1, named.size())));
+  for (const std::string& name : env.list_directory(directory_name(index_path))) {
+    if (!name.ends_with(".safetensors") || named.contains(name)) continue;
+    failure.nearest = fmt::format("bring it here, or the index's name for it is wrong: it does not name {}", name);
+    break;
+  }
+  return failure;
+}
+
+}  // namespace
+
 // The index and the files must say the same: each tensor in the file that the index names, and no others.
 Status SafetensorsReader::add_indexed_files(Env& env, const std::string& index_path) {
   const std::string text = env.read_file(index_path);
@@ -380,12 +399,7 @@ Status SafetensorsReader::add_indexed_files(Env& env, const std::string& index_p
     paths.push_back(join_path(directory_name(index_path), name));
     if (!env.exists(paths.back())) missing.push_back(paths.back());
   }
-  if (!missing.empty()) {
-    return bad_file(index_path, fmt::format("weight_map: there is no file {}{}", missing.front(),
-                                            missing.size() == 1 ? ""
-                                                                : fmt::format(", and {} others are missing of {}",
-                                                                              missing.size() - 1, names.size())));
-  }
+  if (!missing.empty()) return missing_shards(env, index_path, missing, names);
   for (const std::string& path : paths) {
     if (Status added = add_file(env, path); !added.ok()) return added;
   }

@@ -124,11 +124,12 @@ void declare_inspect(Command& parent, Env& env) {
     for (const Inspected& file : files_at(env, options->path, options->vocabulary, options->token_bytes)) {
       std::unique_ptr<data::Tokenizer> tokenizer;
       if (!file.tokenizer.empty()) tokenizer = data::make_tokenizer(file.tokenizer).or_throw();
-      const data::TokenFileSummary summary =
-          data::inspect_token_file(
-              env, file.file,
-              {.vocabulary = file.vocabulary, .token_bytes = file.token_bytes, .tokenizer = tokenizer.get()})
-              .or_throw();
+      const data::TokenFileSummary summary = data::inspect_token_file(env, file.file,
+                                                                      {.vocabulary = file.vocabulary,
+                                                                       .token_bytes = file.token_bytes,
+                                                                       .width_is_asked = options->token_bytes != 0,
+                                                                       .tokenizer = tokenizer.get()})
+                                                 .or_throw();
       all.push_back(to_json(file, summary));
       if (options->json) continue;
       fmt::print("{}: {} tokens of {} bytes, {} distinct, largest {} of vocabulary {}\n", file.file,

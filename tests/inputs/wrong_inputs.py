@@ -106,6 +106,13 @@ class Cases:
         expected = self.losses()
         self.train("--data.train", "wide.bin", "--data.token_bytes", "4")
         assert self.losses() == expected
+        folder = self.folder / "beside"  # where data.json is of other files
+        folder.mkdir()
+        (folder / "data.json").write_text(json.dumps({
+            "tokenizer": "byte", "vocabulary": 53, "token_bytes": 2, "train_tokens": 9, "validation_tokens": 0,
+            "text_bytes": 9, "text_xxh3": "0"}))
+        shutil.copy(self.folder / "wide.bin", folder)
+        self.refused("--data.train", "beside/wide.bin", says=words)
         self.train("--data.token_bytes", "3", code=2, says="data.token_bytes = 3: tokens are 16 or 32 bits")
         folder = self.folder / "megatron"
         folder.mkdir()

@@ -44,8 +44,7 @@ Result<TokenFile> TokenFile::open(Env& env, const std::string& path, std::int64_
                                   std::int64_t token_bytes) {
   TRIREME_CHECK_GT(vocabulary, 0);
   TRIREME_CHECK(token_bytes == 0 || token_bytes == 2 || token_bytes == 4, "tokens of {} bytes", token_bytes);
-  const bool told = token_bytes != 0;
-  if (!told) token_bytes = token_size(vocabulary);
+  if (token_bytes == 0) token_bytes = token_size(vocabulary);
   std::unique_ptr<RandomReader> file = env.open_reader(path);
   if (Status status = check_head(*file, path); !status.ok()) return status.failure();
   if (file->size() % token_bytes != 0) {
@@ -56,15 +55,14 @@ Result<TokenFile> TokenFile::open(Env& env, const std::string& path, std::int64_
                        ? "make the file again; if its tokens are of 2 bytes: data.token_bytes = 2"
                        : "make the file again"};
   }
-  return TokenFile(path, vocabulary, token_bytes, told, std::move(file));
+  return TokenFile(path, vocabulary, token_bytes, std::move(file));
 }
 
-TokenFile::TokenFile(std::string path, std::int64_t vocabulary, std::int64_t token_bytes, bool width_is_told,
+TokenFile::TokenFile(std::string path, std::int64_t vocabulary, std::int64_t token_bytes,
                      std::unique_ptr<RandomReader> file)
     : path_(std::move(path)),
       vocabulary_(vocabulary),
       token_bytes_(token_bytes),
-      width_is_told_(width_is_told),
       tokens_(file->size() / token_bytes),
       file_(std::move(file)) {}
 

@@ -23,7 +23,7 @@ void append_tokens(std::span<const std::int32_t> tokens, std::int64_t vocabulary
 // A token file that is being read. Immutable, so any number of threads may read it.
 class TokenFile {
  public:
-  // token_bytes: 2 or 4 as it is told, or 0: token_size(vocabulary). Refused: a file that begins as one of another
+  // token_bytes: 2 or 4, or 0: token_size(vocabulary). Refused: a file that begins as one of another
   // format does; a size that is no multiple of the token's.
   static Result<TokenFile> open(Env& env, const std::string& path, std::int64_t vocabulary,
                                 std::int64_t token_bytes = 0);
@@ -32,7 +32,6 @@ class TokenFile {
   std::int64_t vocabulary() const { return vocabulary_; }
   std::int64_t tokens() const { return tokens_; }
   std::int64_t token_bytes() const { return token_bytes_; }
-  bool width_is_told() const { return width_is_told_; }
 
   // Copies tokens [begin, begin + out.size()). A token that is not below the vocabulary: Error, with its
   // position and the largest id of this read.
@@ -44,14 +43,12 @@ class TokenFile {
   void read_bytes(std::int64_t begin, std::span<std::byte> out) const;
 
  private:
-  TokenFile(std::string path, std::int64_t vocabulary, std::int64_t token_bytes, bool width_is_told,
-            std::unique_ptr<RandomReader> file);
+  TokenFile(std::string path, std::int64_t vocabulary, std::int64_t token_bytes, std::unique_ptr<RandomReader> file);
   [[noreturn]] void refuse_token(std::int64_t begin, std::span<const std::uint32_t> tokens) const;
 
   std::string path_;
   std::int64_t vocabulary_;
   std::int64_t token_bytes_;
-  bool width_is_told_;
   std::int64_t tokens_;
   std::unique_ptr<RandomReader> file_;
 };

@@ -49,13 +49,11 @@ TEST(TokenFileTest, AToldWidthWinsOverTheVocabulary) {
   const TokenFile wide = TokenFile::open(env, "t.bin", 256, 4).or_throw();
   EXPECT_EQ(wide.tokens(), 2);
   EXPECT_EQ(wide.token_bytes(), 4);
-  EXPECT_TRUE(wide.width_is_told());
   std::vector<std::int32_t> tokens(2);
   wide.read(0, tokens);
   EXPECT_EQ(tokens, (std::vector<std::int32_t>{5, 7}));
   const TokenFile narrow = TokenFile::open(env, "t.bin", 100'000, 2).or_throw();
   EXPECT_EQ(narrow.tokens(), 4);
-  EXPECT_FALSE(TokenFile::open(env, "t.bin", 256).or_throw().width_is_told());
 }
 
 TEST(TokenFileTest, ATruncatedFileIsRefusedWithItsSize) {

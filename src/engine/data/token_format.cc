@@ -200,7 +200,7 @@ TokenScan scan_tokens(const TokenFile& file, const ScanProgress& progress) {
 }
 
 Status check_width(const TokenFile& file, const TokenScan& scan, const std::string& option) {
-  const std::int64_t apparent = file.width_is_told() ? file.token_bytes() : apparent_token_bytes(file, scan);
+  const std::int64_t apparent = apparent_token_bytes(file, scan);
   if (apparent == file.token_bytes()) return ok_status();
   const std::int64_t parts = apparent / file.token_bytes();
   const char* zeros = parts == 2 ? "every second one is 0" : "all but every fourth are 0";
@@ -213,8 +213,10 @@ Status check_width(const TokenFile& file, const TokenScan& scan, const std::stri
                      : "write them as 16 or 32 bits each"};
 }
 
-Status check_tokens(const TokenFile& file, const TokenScan& scan, const std::string& option) {
-  if (Status status = check_width(file, scan, option); !status.ok()) return status;
+Status check_tokens(const TokenFile& file, const TokenScan& scan, const std::string& option, bool width_is_asked) {
+  if (!width_is_asked) {
+    if (Status status = check_width(file, scan, option); !status.ok()) return status;
+  }
   if (scan.beyond == 0) return ok_status();
   const auto as_signed = static_cast<std::int32_t>(scan.first_value);
   return Failure{

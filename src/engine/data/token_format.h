@@ -48,9 +48,10 @@ struct TokenScan {
 using ScanProgress = std::function<void(Bytes done, Bytes total)>;  // may be empty
 // Reads the file once, at the rate of memory or disk, through a MiB of memory.
 TokenScan scan_tokens(const TokenFile& file, const ScanProgress& progress = {});
-// Refused: tokens that look as those of another width read as this one do, where the width is not told; tokens that
-// are not below the vocabulary. `option`: the key or command that named the file.
+// Refused: tokens that look as those of another width do that are read as this one. `option`: the key or command that
+// named the file.
 Status check_width(const TokenFile& file, const TokenScan& scan, const std::string& option);
-Status check_tokens(const TokenFile& file, const TokenScan& scan, const std::string& option);
+// Refused: that, unless the user has said how wide they are; tokens that are not below the vocabulary.
+Status check_tokens(const TokenFile& file, const TokenScan& scan, const std::string& option, bool width_is_asked);
 
 }  // namespace trireme::data

@@ -78,7 +78,7 @@ std::string check_of(const std::string& content, std::int64_t vocabulary, std::i
   FakeEnv env;
   env.put_file("t.bin", content);
   const TokenFile file = TokenFile::open(env, "t.bin", vocabulary, width).or_throw();
-  const Status status = check_tokens(file, scan_tokens(file), "data.train");
+  const Status status = check_tokens(file, scan_tokens(file), "data.train", width != 0);
   return status.ok() ? "" : status.failure().sentence();
 }
 

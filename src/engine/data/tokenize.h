@@ -61,6 +61,7 @@ struct TokenFileSummary {
 struct InspectOptions {
   std::int64_t vocabulary = 0;
   std::int64_t token_bytes = 0;          // 0: as TokenFile::open has it
+  bool width_is_asked = false;           // the user has said so
   const Tokenizer* tokenizer = nullptr;  // may be null
   std::int64_t first_tokens = 64;
 };

@@ -83,7 +83,7 @@ data::Sampler open_tokens(Env& env, const std::string& key, const std::string& p
 }
 
 // Reads all of a file that takes long with a word every few seconds.
-void check_all_tokens(Env& env, Log& log, const std::string& key, const data::TokenFile& file) {
+void check_all_tokens(Env& env, Log& log, const std::string& key, const data::TokenFile& file, bool width_is_asked) {
   constexpr double kWordEvery_s = 5.0;
   Seconds last_word = env.now();
   const data::TokenScan scan = data::scan_tokens(file, [&](Bytes done, Bytes total) {
@@ -91,7 +91,7 @@ void check_all_tokens(Env& env, Log& log, const std::string& key, const data::To
     last_word = env.now();
     log.info("{} = {}: {} of {} checked", key, file.path(), format_bytes(done), format_bytes(total));
   });
-  if (Status status = data::check_tokens(file, scan, key); !status) throw Error(status.failure());
+  if (Status status = data::check_tokens(file, scan, key, width_is_asked); !status) throw Error(status.failure());
 }
 
 // The config.json that lies beside weights is of the same function as the run's model.
@@ -139,9 +139,10 @@ data::Sampler open_validation(Env& env, const ResolvedRun& run) {
 }
 
 void check_tokens(Env& env, Log& log, const ResolvedRun& run) {
-  check_all_tokens(env, log, kTrainKey, open_training(env, run).file());
+  const bool width_is_asked = run.config.token_bytes != 0;
+  check_all_tokens(env, log, kTrainKey, open_training(env, run).file(), width_is_asked);
   if (run.config.validation_tokens.empty()) return;
-  check_all_tokens(env, log, kValidationKey, open_validation(env, run).file());
+  check_all_tokens(env, log, kValidationKey, open_validation(env, run).file(), width_is_asked);
 }
 
 void check_run(Env& env, const ResolvedRun& run) {

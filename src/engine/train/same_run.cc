@@ -80,10 +80,17 @@ Json data_identity(const data::Sampler& tokens) {
   constexpr std::int64_t kPlaces = 64, kTokens = 256;
   const data::TokenFile& file = tokens.file();
   const auto length = static_cast<std::size_t>(std::min(kTokens, file.tokens()));
+  std::vector<std::uint32_t> whole(file.tokens() <= kPlaces * kTokens ? static_cast<std::size_t>(file.tokens()) : 0);
+  file.read_raw(0, whole);  // a small file is read once
   std::vector<std::uint32_t> sample(kPlaces * length);
   for (std::int64_t place = 0; place < kPlaces; ++place) {
     const std::int64_t begin = (file.tokens() - static_cast<std::int64_t>(length)) * place / (kPlaces - 1);
-    file.read_raw(begin, std::span(sample).subspan(static_cast<std::size_t>(place) * length, length));
+    const auto part = std::span(sample).subspan(static_cast<std::size_t>(place) * length, length);
+    if (whole.empty()) {
+      file.read_raw(begin, part);
+    } else {
+      std::ranges::copy(std::span(whole).subspan(static_cast<std::size_t>(begin), length), part.begin());
+    }
   }
   const std::uint64_t hash = XXH3_64bits(sample.data(), sample.size() * sizeof(std::uint32_t));
   return Json::object({{"tokens", file.tokens()}, {"sampled_xxh3", fmt::format("{:016x}", hash)}});
