@@ -129,7 +129,9 @@ class Assignment {
     std::vector<const StoredTensor*> tensors;
     std::vector<std::string> missing;
     for (const model::Parameter& parameter : table_.parameters) {
-      const std::vector<const StoredTensor*> found = find(parameter.name);
+      std::vector<const StoredTensor*> found = find(parameter.name);
+      // Writers that keep one name of a tensor that two share may keep the head's.
+      if (found.empty() && parameter.also_used_by_head) found = find(std::string(kHead));
       if (found.size() > 1) {
         return refused(path_, fmt::format("{} and {} are both {}", found[0]->name, found[1]->name, parameter.name),
                        kOtherModel);

@@ -164,6 +164,14 @@ TEST_F(Weights, ATiedHeadThatIsWrittenOutMustBeTheEmbedding) {
   EXPECT_THAT(refusal(), HasSubstr("lm_head.weight is no tensor of this model"));
 }
 
+TEST_F(Weights, ATiedTensorMayHaveTheHeadsNameAlone) {
+  put(tied_llama(),
+      [](const std::string& name) { return name == "model.embed_tokens.weight" ? "lm_head.weight" : name; });
+  expect_read();
+  put(model::small_llama(), [](const std::string& name) { return name == "model.embed_tokens.weight" ? "" : name; });
+  EXPECT_THAT(refusal(), HasSubstr("there is no tensor model.embed_tokens.weight"));
+}
+
 TEST_F(Weights, NumbersThatAreNotFiniteAreNamed) {
   put(model::small_llama(), kSame);
   const std::string good = env_.content("w.safetensors");
