@@ -20,8 +20,8 @@ struct ChildEnd {
 struct ChildCommand {
   std::vector<std::string> arguments;                            // the program first
   std::vector<std::pair<std::string, std::string>> environment;  // beside this process's own; these win
-  std::string file = {};    // of the program; "": its first argument, looked up in PATH
   std::string output = {};  // file that gets its standard output and error; "": this process's own
+  std::string file = {};    // of the program; "": its first argument, looked up in PATH
 };
 
 class Child {

@@ -123,6 +123,19 @@ TEST_F(ChildTest, AProgramThatCannotBeStartedIsNamed) {
   EXPECT_EQ(refusal({{"true"}, {}, "/no/such/folder/x"}), "process: open /no/such/folder/x: No such file or directory");
 }
 
+TEST_F(ChildTest, StartsItsFileUnderTheNameOfItsFirstArgument) {
+  ChildCommand command = shell("echo \"$0\"");
+  command.arguments.front() = "another";
+  command.file = "/bin/sh";
+  command.arguments.push_back("name");
+  EXPECT_EQ(output_of(command), "name\n");
+  command.file = "/no/such/program";
+  EXPECT_THROW(start_child(command), Error);
+  EXPECT_TRUE(is_own_program(own_program()));
+  EXPECT_FALSE(is_own_program("/bin/sh"));
+  EXPECT_FALSE(is_own_program("/no/such/program"));
+}
+
 TEST_F(ChildTest, GetsArgumentsAndEnvironmentAsTheyAre) {
   ::setenv("TRIREME_CHILD_TEST", "old", 1);
   ::setenv("TRIREME_CHILD_KEPT", "kept", 1);

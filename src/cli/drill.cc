@@ -221,6 +221,13 @@ class Drill {
 ExitCode run_drill(Env& env, const DrillOptions& options) {
   const comm::Launch launch = current_launch();
   if (Status status = check_alone(launch, "drill"); !status) throw Error(status.failure());
+  check_range("--steps", options.steps, 3, 1'000'000, "12");
+  if (!(options.limit_s >= 1 && options.limit_s <= 1e9)) {
+    throw Error(Failure{.option = "--limit",
+                        .value = fmt::format("{}", options.limit_s),
+                        .rule = "must be seconds from 1 to 1e9",
+                        .nearest = "600"});
+  }
   const RunDescription description = read_run(env, options.train);
   const train::ResolvedRun run = resolve_train(env, launch, description);
   if (run.config.supervise.launcher == train::Launcher::kNone) {

@@ -105,6 +105,7 @@ Json to_json(const VerifyReport& report) {
 
 ExitCode run_verify(Env& env, Options options) {
   check_range("--steps", options.steps, 1, 1000, "2");
+  check_range("--layers", options.layers, 0, 10'000, "0");
   if (Status status = check_alone(current_launch(), "verify"); !status) throw Error(status.failure());
   train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
   config.validation_tokens = "";

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/words.h"
 #include "engine/train/run_keys.h"
 
 namespace trireme::train {
@@ -13,6 +14,17 @@ const RunKey* find_key(std::string_view name) {
     if (key.name == name) return &key;
   }
   return nullptr;
+}
+
+// Keys whose default follows from others.
+struct Given {
+  bool reduce = false;      // layout.reduce
+  bool hang_floor = false;  // supervise.hang_floor
+};
+
+bool has(const Json& file, std::string_view section, std::string_view name) {
+  const Json* table = file.find(section);
+  return table != nullptr && table->is_object() && table->find(name) != nullptr;
 }
 
 Failure unknown_key(const std::string& name) {
@@ -35,6 +47,10 @@ Result<Json> override_value(const RunKey& key, const std::string& text) {
   double signed_number = 0.0;
   const auto [number_end, number_error] = std::from_chars(text.data(), text.data() + text.size(), signed_number);
   const bool plain = number_error == std::errc() && number_end == text.data() + text.size();
+  if (plain && !std::isfinite(signed_number)) {
+    return wrong(key.name, text,
+                 fmt::format("must be {} {}, and finite", key.kind == "integer" ? "an" : "a", key.kind));
+  }
   Result<double> number = plain ? Result<double>(signed_number) : parse_count(text);
   if (!number) return wrong(key.name, text, fmt::format("must be {} {}", key.kind == "integer" ? "an" : "a", key.kind));
   const double x = *number;
@@ -94,7 +110,35 @@ Status check_saves(const RunConfig& config) {
   return ok_status();
 }
 
+Status check_world(const plan::Layout& layout) {
+  constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
+  std::int64_t world = 1;
+  for (const int degree : {layout.dp, layout.tp, layout.pp}) world = std::min(world * degree, kMostRanks + 1);
+  if (world <= kMostRanks) return ok_status();
+  return wrong("layout", fmt::format("dp {} x tp {} x pp {}", layout.dp, layout.tp, layout.pp),
+               fmt::format("a run has at most {} ranks", kMostRanks), "smaller layout.dp, layout.tp, layout.pp");
+}
+
+// A hang is never found sooner than the floor says, nor later than the deadlines do. A floor that was not given is no
+// higher than they are.
+Status check_deadlines(RunConfig& config, bool floor_given) {
+  const bool at_start = config.start_deadline_s < config.deadline_s;
+  const Seconds most{at_start ? config.start_deadline_s : config.deadline_s};
+  Seconds& floor = config.supervise.hang_floor;
+  if (!floor_given) floor = std::min(floor, most);
+  if (floor <= most) return ok_status();
+  return wrong("supervise.hang_floor", duration_text(floor),
+               fmt::format("must not be above {} ({})", at_start ? "train.start_deadline" : "train.deadline",
+                           duration_text(most)),
+               duration_text(most));
+}
+
 Status check_supervision(const SuperviseConfig& supervise) {
+  for (const auto& [name, words] : {std::pair("mpirun", &supervise.mpirun), std::pair("srun", &supervise.srun)}) {
+    if (words_of(*words).empty()) {
+      return wrong(fmt::format("supervise.{}", name), fmt::format("\"{}\"", *words), "names no program", name);
+    }
+  }
   if (!supervise.hosts.empty() && (supervise.launcher == Launcher::kThreads || supervise.launcher == Launcher::kNone)) {
     return wrong("supervise.hosts", supervise.hosts,
                  fmt::format("supervise.launcher = {} has this host alone", launcher_name(supervise.launcher)),
@@ -107,7 +151,7 @@ Status check_supervision(const SuperviseConfig& supervise) {
 }
 
 // Rules between keys; single keys were checked as they were set.
-Status check_together(RunConfig& config, bool reduce_given) {
+Status check_together(RunConfig& config, const Given& given) {
   if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
   if (config.train_tokens.empty())
     return wrong("data.train", "", "is needed", "a file that trireme data tokenize wrote");
@@ -119,7 +163,7 @@ Status check_together(RunConfig& config, bool reduce_given) {
                  "train.precision = \"fp16\"");
   }
   if (Status status = optim::check(config.loss_scale); !status) return status;
-  if (!reduce_given) config.layout.reduce = plan::default_reduce(config.layout.zero);
+  if (!given.reduce) config.layout.reduce = plan::default_reduce(config.layout.zero);
   config.learning_rate.total_steps = config.steps;
   if (config.learning_rate.minimum > config.learning_rate.peak) {
     return wrong("optimizer.min_learning_rate", fmt::format("{}", config.learning_rate.minimum),
@@ -146,7 +190,9 @@ Status check_together(RunConfig& config, bool reduce_given) {
                  fmt::format("{}", std::max<std::int64_t>(0, config.steps - config.learning_rate.decay_steps)));
   }
   if (Status status = check_saves(config); !status) return status;
+  if (Status status = check_world(config.layout); !status) return status;
   if (Status status = check_supervision(config.supervise); !status) return status;
+  if (Status status = check_deadlines(config, given.hang_floor); !status) return status;
   return check_trace(config);
 }
 
@@ -155,17 +201,17 @@ Status check_together(RunConfig& config, bool reduce_given) {
 Result<RunConfig> make_run_config(const Json& file, const std::vector<std::pair<std::string, std::string>>& overrides) {
   RunConfig config;
   if (Status status = apply_file(config, file); !status) return status.failure();
-  const Json* layout = file.find("layout");
-  bool reduce_given = layout != nullptr && layout->find("reduce") != nullptr;
+  Given given{.reduce = has(file, "layout", "reduce"), .hang_floor = has(file, "supervise", "hang_floor")};
   for (const auto& [name, text] : overrides) {
     const RunKey* key = find_key(name);
     if (key == nullptr) return unknown_key(name);
     Result<Json> value = override_value(*key, text);
     if (!value) return value.failure();
     if (Status status = key->set(config, *value); !status) return status.failure();
-    reduce_given = reduce_given || name == "layout.reduce";
+    given.reduce = given.reduce || name == "layout.reduce";
+    given.hang_floor = given.hang_floor || name == "supervise.hang_floor";
   }
-  if (Status status = check_together(config, reduce_given); !status) return status.failure();
+  if (Status status = check_together(config, given); !status) return status.failure();
   return config;
 }
 

@@ -121,18 +121,28 @@ inline RunKey bytes_key(std::string name, std::string help, Field<Bytes> field) 
               }};
 }
 
-// A duration with its unit, "50h"; "" is zero.
-inline RunKey time_key(std::string name, std::string help, Field<Seconds> field) {
+struct TimeRange {
+  Seconds least, most;
+  bool may_be_empty = false;  // "" is zero: not given
+};
+
+// A duration with its unit, "50h".
+inline RunKey time_key(std::string name, std::string help, Field<Seconds> field, TimeRange range) {
   return {.name = name,
           .kind = "text",
           .help = std::move(help),
-          .set = [name, field](RunConfig& config, const Json& value) -> Status {
+          .set = [name, field, range](RunConfig& config, const Json& value) -> Status {
             if (!value.is_string()) return wrong(name, value.dump(), "must be text with a unit", "30s, 10min, 50h");
+            const std::string& text = value.as_string();
             field(config) = Seconds{};
-            if (value.as_string().empty()) return ok_status();
-            const Result<Seconds> time = parse_seconds(value.as_string());
-            if (!time || !(time->count > 0))
-              return wrong(name, value.as_string(), "must be a time above 0", "30s, 10min, 50h");
+            if (text.empty() && range.may_be_empty) return ok_status();
+            const Result<Seconds> time = parse_seconds(text);
+            if (!time || !(*time >= range.least && *time <= range.most)) {
+              return wrong(
+                  name, text.empty() ? "\"\"" : text,
+                  fmt::format("must be a time from {} to {}", duration_text(range.least), duration_text(range.most)),
+                  time ? duration_text(*time < range.least ? range.least : range.most) : "1s, 1min");
+            }
             field(config) = *time;
             return ok_status();
           },

@@ -11,6 +11,10 @@ constexpr std::pair<Launcher, std::string_view> kLaunchers[] = {{Launcher::kAuto
 constexpr std::pair<Stragglers, std::string_view> kStragglers[] = {{Stragglers::kReport, "report"},
                                                                    {Stragglers::kEvict, "evict"}};
 
+constexpr TimeRange kPause{.least = {1e-3}, .most = {60}};  // doubled pauses end at the minute that is the most
+constexpr TimeRange kWait{.least = {1e-3}, .most = {1e6}};
+constexpr TimeRange kLong{.least = {1e-3}, .most = {1e9}};
+
 template <class T, std::size_t N>
 std::string_view word_of(const std::pair<T, std::string_view> (&words)[N], T value) {
   for (const auto& [one, word] : words) {
@@ -56,30 +60,34 @@ std::vector<RunKey> supervise_keys() {
       integer_key<std::int64_t>(
           "supervise.retries", "starts in a row that bring no new checkpoint, before the run ends with code 78",
           [](RunConfig& c) -> std::int64_t& { return c.supervise.retries; }, 0, 1000),
-      time_key("supervise.backoff", "pause before the second of them; doubles up to a minute",
-               [](RunConfig& c) -> Seconds& { return c.supervise.backoff; }),
-      time_key("supervise.grace",
-               "from a request to stop (SIGTERM, SIGUSR1, the stop file) until the save must be done",
-               [](RunConfig& c) -> Seconds& { return c.supervise.grace; }),
+      time_key(
+          "supervise.backoff", "pause before the second of them; doubles up to a minute",
+          [](RunConfig& c) -> Seconds& { return c.supervise.backoff; }, kPause),
+      time_key(
+          "supervise.grace", "from a request to stop (SIGTERM, SIGUSR1, the stop file) until the save must be done",
+          [](RunConfig& c) -> Seconds& { return c.supervise.grace; }, kWait),
       number_key(
           "supervise.hang_factor", "a hang is no advance for so many times the longest gap seen",
           [](RunConfig& c) -> double& { return c.supervise.hang_factor; }, 1.5, 1e6),
-      time_key("supervise.hang_floor", "and for no less than this",
-               [](RunConfig& c) -> Seconds& { return c.supervise.hang_floor; }),
+      time_key(
+          "supervise.hang_floor", "and for no less than this",
+          [](RunConfig& c) -> Seconds& { return c.supervise.hang_floor; }, kWait),
       word_key<Stragglers>(
           "supervise.stragglers", "a rank that is slow: report, or evict its host",
           [](RunConfig& c) -> Stragglers& { return c.supervise.stragglers; }, parse_stragglers, stragglers_name),
       number_key(
           "supervise.straggler_margin", "how much slower than its like a rank must be",
           [](RunConfig& c) -> double& { return c.supervise.straggler_margin; }, 1.01, 1e6),
-      time_key("supervise.straggler_span",
-               "shorter steps are judged together until they take as long; it must be slow in 10 of 19 of these",
-               [](RunConfig& c) -> Seconds& { return c.supervise.straggler_span; }),
+      time_key(
+          "supervise.straggler_span",
+          "shorter steps are judged together until they take as long; it must be slow in 10 of 19 of these",
+          [](RunConfig& c) -> Seconds& { return c.supervise.straggler_span; }, kWait),
       integer_key<std::int64_t>(
           "supervise.host_failures", "failures of one host within an hour that leave it out",
           [](RunConfig& c) -> std::int64_t& { return c.supervise.host_failures; }, 1, 1000),
-      time_key("supervise.cooldown", "before a host that was left out is tried again; doubles each time",
-               [](RunConfig& c) -> Seconds& { return c.supervise.cooldown; }),
+      time_key(
+          "supervise.cooldown", "before a host that was left out is tried again; doubles each time",
+          [](RunConfig& c) -> Seconds& { return c.supervise.cooldown; }, kLong),
   };
 }
 
