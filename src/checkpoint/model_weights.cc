@@ -236,7 +236,8 @@ Status check_tied_head(const SafetensorsReader& file, const StoredTensor& head, 
 
 }  // namespace
 
-Result<ModelWeights> ModelWeights::open(Env& env, const std::string& path, const model::ParameterTable& table) {
+Result<ModelWeights> ModelWeights::open(Env& env, const std::string& path, const model::ParameterTable& table,
+                                        std::int64_t stored_layers) {
   if (!env.exists(path)) return refused(path, "there is no such file or directory", "");
   Result<SafetensorsReader> opened = SafetensorsReader::open(env, path);
   if (!opened.ok()) {
@@ -246,19 +247,26 @@ Result<ModelWeights> ModelWeights::open(Env& env, const std::string& path, const
     return failure;
   }
   SafetensorsReader file = std::move(opened).value();
-  const Result<Names> names = names_in(file, table, path);
+  model::Config whole = table.config;
+  whole.layers = std::max(whole.layers, stored_layers);
+  const model::ParameterTable stored = model::make_parameter_table(whole);
+  const Result<Names> names = names_in(file, stored, path);
   if (!names.ok()) return names.failure();
-  Assignment assignment(*names, table, path);
+  Assignment assignment(*names, stored, path);
   const Result<std::vector<const StoredTensor*>> tensors = assignment.make();
   if (!tensors.ok()) return tensors.failure();
   if (const StoredTensor* head = assignment.tied_head()) {
-    const int embedding = table.find(0, model::Role::kTokenEmbedding);
+    const int embedding = stored.find(0, model::Role::kTokenEmbedding);
     const Status tied = check_tied_head(file, *head, *(*tensors)[static_cast<std::size_t>(embedding)], path);
     if (!tied.ok()) return tied.failure();
   }
-  std::vector<std::string> stored;
-  for (const StoredTensor* tensor : *tensors) stored.push_back(tensor->name);
-  return ModelWeights(std::move(file), std::move(stored));
+  std::vector<std::string> in_files;
+  for (const model::Parameter& parameter : table.parameters) {
+    const auto same = std::ranges::find(stored.parameters, parameter.name, &model::Parameter::name);
+    TRIREME_CHECK(same != stored.parameters.end(), "{} is not of the whole model", parameter.name);
+    in_files.push_back((*tensors)[static_cast<std::size_t>(same - stored.parameters.begin())]->name);
+  }
+  return ModelWeights(std::move(file), std::move(in_files));
 }
 
 void ModelWeights::read_box(std::size_t parameter, plan::Interval rows, plan::Interval columns,

@@ -22,7 +22,9 @@ class ModelWeights {
   // there or not whole; a tensor of the model that is missing, of another shape, or of a type that is not read; one
   // that is none of the model's, but for buffers that old files carry. A head written out where the model ties it must
   // be the embedding, which is looked at.
-  static Result<ModelWeights> open(Env& env, const std::string& path, const model::ParameterTable& table);
+  // stored_layers: decoder layers of the model that is stored, of which the table's are the first; 0: as many.
+  static Result<ModelWeights> open(Env& env, const std::string& path, const model::ParameterTable& table,
+                                   std::int64_t stored_layers = 0);
 
   // Rows and columns of a parameter (its index in the table) as float32, row-major; out.size() is their product. One
   // that is not finite: Error(kDiverged) names tensor and place.

@@ -1,5 +1,7 @@
 #include "engine/train/verify.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/commands.h"
@@ -46,15 +48,40 @@ plan::Layout reference_layout(const std::string& text, const plan::Layout& targe
 
 std::string unit_of(const Finding& finding) { return finding.tensor.empty() ? "" : " of " + finding.unit; }
 
+// What it was compared with, where that is not the reference.
+std::string_view against(const Finding& finding) {
+  if (finding.what == "weights") return " from what the optimizer makes of the target's own gradients";
+  if (finding.what == "gradient norm") return " from that of the target's own gradients";
+  return "";
+}
+
 std::string sentence(const Finding& finding, const VerifyReport& report) {
-  std::string text =
-      fmt::format("step {}: {}{}{} differs by {:.3g}", finding.step, finding.what,
-                  finding.tensor.empty() ? "" : " of " + finding.tensor, unit_of(finding), finding.difference);
-  text += report.bits_promised
-              ? ", and these layouts promise the same bits"
-              : fmt::format(", {:.1f} times the bound {:.3g}", finding.difference / finding.bound, finding.bound);
+  std::string text = fmt::format("step {}: {}{}{} differ{} by {:.3g}", finding.step, finding.what,
+                                 finding.tensor.empty() ? "" : " of " + finding.tensor, unit_of(finding),
+                                 finding.what.ends_with('s') && finding.what != "loss" ? "" : "s", finding.difference);
+  if (report.bits_promised) {
+    text += ", and these layouts promise the same bits";
+  } else if (finding.bound > 0) {
+    text += fmt::format("{}, {:.1f} times the bound {:.3g}", against(finding), finding.ratio(), finding.bound);
+  } else {
+    text += ", and all layouts have the same bits there";
+  }
   if (!report.axis.empty()) text += fmt::format("; the {} axis alone does it", report.axis);
   return text;
+}
+
+// Of each kind of finding the largest difference, in bounds, in the order of their first.
+std::vector<std::pair<std::string, double>> largest_ratios(const VerifyReport& report) {
+  std::vector<std::pair<std::string, double>> all;
+  for (const Finding& finding : report.findings) {
+    const auto known = std::ranges::find(all, finding.what, &std::pair<std::string, double>::first);
+    if (known == all.end()) {
+      all.emplace_back(finding.what, finding.ratio());
+    } else {
+      known->second = std::max(known->second, finding.ratio());
+    }
+  }
+  return all;
 }
 
 void print(const VerifyReport& report, const plan::Layout& reference, const plan::Layout& target) {
@@ -72,7 +99,9 @@ void print(const VerifyReport& report, const plan::Layout& reference, const plan
       fmt::print("{:<52} {:>5} {:>12.3g} {:>12.3g}\n", finding.tensor, finding.step, finding.difference, finding.bound);
     }
   }
-  fmt::print("\n{}\n", train::verdict_name(report.verdict));
+  if (!report.findings.empty()) fmt::print("\nlargest difference, of its bound:");
+  for (const auto& [what, ratio] : largest_ratios(report)) fmt::print("  {} {:.3g}", what, ratio);
+  fmt::print("{}\n{}\n", report.findings.empty() ? "" : "\n", train::verdict_name(report.verdict));
   if (report.first) fmt::print("{}\n", sentence(*report.first, report));
 }
 
@@ -87,7 +116,8 @@ Json finding_json(const Finding& finding) {
 }
 
 Json to_json(const VerifyReport& report) {
-  Json worst = Json::array(), steps = Json::array();
+  Json worst = Json::array(), steps = Json::array(), largest = Json::object();
+  for (const auto& [what, ratio] : largest_ratios(report)) largest[what] = ratio;
   for (const Finding& finding : report.worst) worst.push_back(finding_json(finding));
   for (std::size_t s = 0; s < report.reference.size(); ++s) {
     steps.push_back(Json::object({{"loss_hex", format_hex(report.reference[s].loss)},
@@ -100,6 +130,7 @@ Json to_json(const VerifyReport& report) {
                        {"axis", report.axis},
                        {"first", report.first ? finding_json(*report.first) : Json()},
                        {"steps", steps},
+                       {"largest_over_bound", largest},
                        {"worst", worst}});
 }
 
@@ -139,14 +170,15 @@ void declare_verify(Command& root, Env& env) {
   command.positional("run", options->file, "run.toml; its layout is the target", true);
   command.option("against", options->against, "reference layout, dp x tp x pp");
   command.option("steps", options->steps, "steps to compare");
-  command.option("layers", options->layers, "decoder layers of the model, the width kept (0: all)");
+  command.option("layers", options->layers, "decoder layers of the model, the first ones, the width kept (0: all)");
   command.flag("json", options->json, "one JSON object on standard output");
   command.settings(options->settings);
   command.examples(
       "  trireme verify run.toml --layout.tp 2 --layout.dp 2 --layers 2\n"
       "  trireme verify run.toml --layout.pp 4 --against 1x1x1\n\n"
-      "Exit code 0: the same bits; 1: within the bound of 4 times each tensor's own error against float64; 87: "
-      "different");
+      "From the target's own weights before each step: the loss, and each gradient, within 4 times its own error "
+      "against float64\n(more where that has few degrees of freedom); the norm and the new weights as the target's "
+      "gradients make them.\nExit code 0: the same bits; 1: within these bounds; 87: different");
   command.run([options, &env] { return run_verify(env, *options); });
 }
 

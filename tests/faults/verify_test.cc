@@ -4,7 +4,9 @@
 #include "engine/train/verify.h"
 
 #include <algorithm>
+#include <limits>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "support/verify_run.h"
@@ -12,7 +14,25 @@
 namespace trireme::train {
 namespace {
 
-class Verify : public ::testing::Test, protected testing::VerifyRun {};
+// In each precision: a fault is found in the noise of narrow numbers too.
+class Verify : public ::testing::TestWithParam<std::string>, protected testing::VerifyRun {
+ protected:
+  VerifyReport report(Settings settings, const RankHooks& hooks = {}) {
+    settings.emplace_back("train.precision", GetParam());
+    VerifyReport made = VerifyRun::report(settings, hooks);
+    if (made.first) smallest_ = std::min(smallest_, testing::largest_ratio(made));
+    return made;
+  }
+  bool narrow() const { return GetParam() != "fp32"; }
+
+  static void TearDownTestSuite() { fmt::print("the fault nearest to its bound is at {:.3g} times it\n", smallest_); }
+
+ private:
+  static inline double smallest_ = std::numeric_limits<double>::infinity();
+};
+
+INSTANTIATE_TEST_SUITE_P(In, Verify, ::testing::Values("fp32", "bf16", "fp16"),
+                         [](const auto& precision) { return precision.param; });
 
 // All instructions of an operation but the last are kept.
 void drop_last(parallel::RunPlan& plan, plan::Op op) {
@@ -33,7 +53,7 @@ void twice(parallel::RunPlan& plan, plan::Op op) {
   plan.step.instructions = std::move(list);
 }
 
-TEST_F(Verify, RaisesNoAlarmOnACleanBuild) {
+TEST_P(Verify, RaisesNoAlarmOnACleanBuild) {
   EXPECT_EQ(report({{"layout.pp", "4"}}).verdict, Verdict::kEqual);
   EXPECT_EQ(report({{"layout.pp", "2"}, {"layout.schedule", "zb-h1"}}).verdict, Verdict::kEqual);
   for (const Settings& layout : {Settings{{"layout.dp", "2"}}, Settings{{"layout.tp", "4"}},
@@ -45,7 +65,7 @@ TEST_F(Verify, RaisesNoAlarmOnACleanBuild) {
   }
 }
 
-TEST_F(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
+TEST_P(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
   const Settings layout{{"layout.tp", "4"}};  // two ranks share a key/value head
   const VerifyReport counted =
       report(layout, {.plan = [](auto& plan) { twice(plan, plan::Op::kReduceTensorPartial); }});
@@ -63,7 +83,7 @@ TEST_F(Verify, NamesKeyHeadGradientsThatAreCountedTwiceOrNotSummed) {
   }
 }
 
-TEST_F(Verify, NamesADroppedBucket) {
+TEST_P(Verify, NamesADroppedBucket) {
   try {
     report({{"layout.dp", "2"}}, {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduce); }});
     FAIL();
@@ -80,7 +100,7 @@ RankHooks on_rank(int wanted, std::function<void(nn::UnitContext&, double&)> fau
   }};
 }
 
-TEST_F(Verify, NamesALossThatIsAveragedOverARanksOwnTokens) {
+TEST_P(Verify, NamesALossThatIsAveragedOverARanksOwnTokens) {
   const VerifyReport averaged = report({{"layout.dp", "2"}}, {.executor = [](int, parallel::Executor& executor) {
                                          executor.fault = [](nn::UnitContext&, double& scale) { scale *= 2; };
                                        }});
@@ -90,7 +110,7 @@ TEST_F(Verify, NamesALossThatIsAveragedOverARanksOwnTokens) {
   EXPECT_EQ(averaged.axis, "data");
 }
 
-TEST_F(Verify, NamesAVocabularyThatBeginsOneRowTooLate) {
+TEST_P(Verify, NamesAVocabularyThatBeginsOneRowTooLate) {
   const VerifyReport late = report({{"layout.tp", "2"}}, on_rank(0, [](nn::UnitContext& unit, double&) {
                                      if (unit.unit == 5) ++unit.vocabulary_begin;
                                    }));
@@ -99,7 +119,7 @@ TEST_F(Verify, NamesAVocabularyThatBeginsOneRowTooLate) {
   EXPECT_EQ(late.axis, "tensor");
 }
 
-TEST_F(Verify, NamesPositionsThatAreOffUnderSequenceParallelism) {
+TEST_P(Verify, NamesPositionsThatAreOffUnderSequenceParallelism) {
   // Rank 1 turns by the positions of the tokens after its own.
   auto shifted = std::make_shared<std::vector<float>>();
   const VerifyReport off = report(
@@ -116,7 +136,7 @@ TEST_F(Verify, NamesPositionsThatAreOffUnderSequenceParallelism) {
   EXPECT_EQ(off.axis, "tensor");
 }
 
-TEST_F(Verify, NamesANormsGradientThatIsNotSummedOverTensorRanks) {
+TEST_P(Verify, NamesANormsGradientThatIsNotSummedOverTensorRanks) {
   try {
     report({{"layout.tp", "2"}, {"layout.sequence_parallel", "true"}},
            {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduceTensorPartial); }});
@@ -127,7 +147,7 @@ TEST_F(Verify, NamesANormsGradientThatIsNotSummedOverTensorRanks) {
   }
 }
 
-TEST_F(Verify, NamesANormThatSkipsAShard) {
+TEST_P(Verify, NamesANormThatSkipsAShard) {
   const VerifyReport skipped = report({{"layout.tp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
                                         if (plan.rank == 1) plan.step.shard_units[1].tensors.back().tensor_replicas = 2;
                                       }});
@@ -137,7 +157,7 @@ TEST_F(Verify, NamesANormThatSkipsAShard) {
   EXPECT_EQ(skipped.axis, "tensor");
 }
 
-TEST_F(Verify, NamesSamplesThatDependOnTheRank) {
+TEST_P(Verify, NamesSamplesThatDependOnTheRank) {
   const VerifyReport seeded =
       report({{"layout.dp", "2"}}, {.sample = [](int rank, std::int64_t sample) { return sample + 100 * rank; }});
   ASSERT_TRUE(seeded.first.has_value());
@@ -145,7 +165,7 @@ TEST_F(Verify, NamesSamplesThatDependOnTheRank) {
   EXPECT_EQ(seeded.axis, "data");
 }
 
-TEST_F(Verify, NamesSwappedMicroBatchesInAPipeline) {
+TEST_P(Verify, NamesSwappedMicroBatchesInAPipeline) {
   const VerifyReport swapped = report({{"layout.pp", "2"}}, {.sample = [](int rank, std::int64_t sample) {
                                         return rank == 0 && sample % 8 < 2 ? sample / 8 * 8 + 1 - sample % 8 : sample;
                                       }});
@@ -154,7 +174,7 @@ TEST_F(Verify, NamesSwappedMicroBatchesInAPipeline) {
   EXPECT_EQ(swapped.axis, "pipeline");
 }
 
-TEST_F(Verify, NamesATiedEmbeddingThatIsNotSummedOverStages) {
+TEST_P(Verify, NamesATiedEmbeddingThatIsNotSummedOverStages) {
   use_family("gpt2");  // tied
   const VerifyReport unsummed = report(
       {{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
@@ -168,7 +188,7 @@ TEST_F(Verify, NamesATiedEmbeddingThatIsNotSummedOverStages) {
 }
 
 // The second stage works on what lies in the buffer before the activation has arrived.
-TEST_F(Verify, NamesAStaleBoundary) {
+TEST_P(Verify, NamesAStaleBoundary) {
   const VerifyReport stale = report({{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
                                       if (plan.rank != 1) return;
                                       auto& list = plan.step.instructions;
@@ -187,17 +207,18 @@ TEST_F(Verify, NamesAStaleBoundary) {
   EXPECT_EQ(stale.axis, "pipeline");
 }
 
-TEST_F(Verify, NamesAStageThatTheNormLeavesOut) {
+TEST_P(Verify, NamesAStageThatTheNormLeavesOut) {
   const VerifyReport left_out = report({{"layout.pp", "2"}}, {.plan = [](parallel::RunPlan& plan) {
                                          if (plan.rank != 1) return;
                                          for (plan::ShardUnit& unit : plan.step.shard_units) unit.holds_moments = false;
                                        }});
   ASSERT_TRUE(left_out.first.has_value());
-  EXPECT_EQ(left_out.first->what, "gradient norm");
+  // Master weights of units without moments are not set either.
+  EXPECT_EQ(left_out.first->what, narrow() ? "initial weights" : "gradient norm");
   EXPECT_EQ(left_out.axis, "pipeline");
 }
 
-TEST_F(Verify, NamesAStaleParameterAfterTheGatherOfUpdates) {
+TEST_P(Verify, NamesAStaleParameterAfterTheGatherOfUpdates) {
   try {
     report({{"layout.dp", "2"}, {"layout.zero", "1"}},
            {.plan = [](auto& plan) { drop_last(plan, plan::Op::kGatherUpdated); }});
@@ -206,11 +227,12 @@ TEST_F(Verify, NamesAStaleParameterAfterTheGatherOfUpdates) {
     EXPECT_EQ(error.code(), ExitCode::kCorrupted);
     const std::string text = error.what();
     EXPECT_NE(text.find("two ranks hold different weights"), std::string::npos) << text;
-    EXPECT_NE(text.find("model.norm.weight"), std::string::npos) << text;  // of the last unit
+    // Of the last unit the first that moved: in bf16 a step is too small for a norm's weight of one.
+    EXPECT_NE(text.find(GetParam() == "bf16" ? "lm_head.weight" : "model.norm.weight"), std::string::npos) << text;
   }
 }
 
-TEST_F(Verify, NamesABucketThatZeroDrops) {
+TEST_P(Verify, NamesABucketThatZeroDrops) {
   for (const char* zero : {"1", "2", "3"}) {
     const VerifyReport dropped = report({{"layout.dp", "2"}, {"layout.zero", zero}},
                                         {.plan = [](auto& plan) { drop_last(plan, plan::Op::kReduce); }});

@@ -33,7 +33,7 @@ class RankRun {
                                  .learning_rate = run_.learning_rate,
                                  .optimizer = {.weight_decay = run_.weight_decay, .clip_norm = run_.clip_norm},
                                  .loss_scale = run_.loss_scale});
-      recorder.record(rank_.plan().rank, rank_, out);
+      recorder.record(rank_, out);
     }
     const parallel::RunPlan& plan = rank_.plan();
     return {.predicted = rank_.predicted(),
@@ -64,13 +64,13 @@ class RankRun {
 WorldCurve train_world(const TinyRun& run, int steps) {
   const int size = run.layout.world();
   const std::unique_ptr<train::RunWorld> world = train::make_thread_run_world(size, Seconds{60});
-  train::LayoutRecorder recorder(size);
+  train::LayoutRecorder recorder;
   WorldCurve curve;
   curve.ranks.resize(static_cast<std::size_t>(size));
   train::run_ranks(*world, [&](int rank) {
     curve.ranks[static_cast<std::size_t>(rank)] = RankRun(run, rank, world->factory(rank)).train(steps, recorder);
   });
-  const std::vector<train::StepValues> whole = recorder.whole(model::make_parameter_table(run.config));
+  const std::vector<train::StepValues> whole = recorder.whole().steps;
   for (const train::StepValues& step : whole) {
     curve.lines.push_back(format_hex(step.loss) + " " + format_hex(step.grad_norm));
   }

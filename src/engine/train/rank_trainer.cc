@@ -81,7 +81,8 @@ void RankTrainer::initialise() {
   if (run_.config.model_weights.empty()) {
     initialise_weights(rank_->device(), rank_->plan(), run_.config.seed, rank_->executor().state());
   } else {
-    import_weights(env_, rank_->device(), rank_->plan(), run_.config.model_weights, rank_->executor().state());
+    import_weights(env_, rank_->device(), rank_->plan(), run_.config.model_weights, rank_->executor().state(),
+                   run_.stored_layers);
   }
 }
 

@@ -42,7 +42,7 @@ plan::CheckpointStaging staging_of(const RunConfig& config) {
 
 ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions& options) {
   if (Status status = check_backend(config, options.backend); !status) throw Error(status.failure());
-  ResolvedRun run{.config = config, .plan = {}};
+  ResolvedRun run{.config = config, .plan = {}, .stored_layers = 0};
   const int ranks_here = options.ranks_here > 0 ? options.ranks_here : config.layout.world();
   const int share = std::max(1, env.core_count() / std::max(1, ranks_here));
   run.config.threads = config.threads > 0 ? config.threads : share;
@@ -50,6 +50,13 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
       options.model ? *options.model : model::load_config_document(env, config.model_config).or_throw();
   model::Config model_config = model::parse_config(document, model::config_file(env, config.model_config)).or_throw();
   if (is_read_once(env, config.model_config)) run.config.model_config = model_file_of(config.out);
+  run.stored_layers = model_config.layers;
+  if (options.layers > run.stored_layers && !config.model_weights.empty()) {
+    throw Error(Failure{.option = "--layers",
+                        .value = fmt::format("{}", options.layers),
+                        .rule = fmt::format("the model whose weights model.weights are has {}", run.stored_layers),
+                        .nearest = fmt::format("{}", run.stored_layers)});
+  }
   if (options.layers > 0) {
     model_config.layers = options.layers;
   } else {

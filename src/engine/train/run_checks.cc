@@ -153,8 +153,11 @@ void check_run(Env& env, const ResolvedRun& run) {
 void check_weights(Env& env, const ResolvedRun& run) {
   const std::string& path = run.config.model_weights;
   if (path.empty()) return;
-  if (env.exists(path)) check_config_of_weights(env, path, run.plan.table.config);
-  const Result<checkpoint::ModelWeights> weights = checkpoint::ModelWeights::open(env, path, run.plan.table);
+  model::Config stored = run.plan.table.config;
+  stored.layers = std::max(stored.layers, run.stored_layers);
+  if (env.exists(path)) check_config_of_weights(env, path, stored);
+  const Result<checkpoint::ModelWeights> weights =
+      checkpoint::ModelWeights::open(env, path, run.plan.table, stored.layers);
   if (!weights.ok()) throw Error(of_key(weights.failure(), "model.weights", path));
 }
 

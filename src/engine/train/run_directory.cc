@@ -184,8 +184,7 @@ void prepare_directory(Env& env, const ResolvedRun& run, const RunStart& start) 
     env.sync_directory(directory_name(config.out));
   }
   if (config.model_config == model_file_of(config.out)) {
-    env.write_file_atomically(config.model_config,
-                              checkpoint::hugging_face_config(run.plan.table.config, config.precision));
+    env.write_file_atomically(config.model_config, model_document(run).dump(2));
   }
   RunConfig resolved = config;
   resolved.overwrite = false;  // consents for this time

@@ -51,14 +51,15 @@ struct TrainOutcome {
 struct ResolvedRun {
   RunConfig config;
   parallel::RunPlan plan;
-  Json model_document = nullptr;  // the config.json as it is; null: as model::to_hugging_face writes the plan's
+  Json model_document = nullptr;   // the config.json as it is; null: as model::to_hugging_face writes the plan's
+  std::int64_t stored_layers = 0;  // of the model that model.weights are of; 0: as the plan's
 };
 Json model_document(const ResolvedRun& run);
 
 struct ResolveOptions {
   std::optional<Json> model = std::nullopt;  // what model.config holds; none: it is read
-  std::int64_t layers = 0;                            // > 0: the model with so many decoder layers instead of its own
-  int ranks_here = 0;                                 // ranks that share this host's cores; 0: all of the run
+  std::int64_t layers = 0;  // > 0: the model with so many decoder layers instead of its own; of weights the first
+  int ranks_here = 0;       // ranks that share this host's cores; 0: all of the run
   plan::Backend backend = plan::Backend::kThreads;
 };
 // Reads the model and checks all rules, the ones of this engine too (what it does not run is refused by name). A model

@@ -100,11 +100,11 @@ float initial_value(const model::Initialiser& init, RandomKey key, std::int64_t 
 
 }  // namespace
 
-void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, std::uint64_t seed,
-                        parallel::RankState& state) {
+void fill_weights(kernels::Device& device, const parallel::RunPlan& plan, const WeightSource& source,
+                  parallel::RankState& state) {
   for_each_weight(plan, state, [&](const KeptWeights& kept) {
     const model::Parameter& parameter = kept.parameter;
-    const RandomKey key{seed, stream_of("initialise", parameter.name)};
+    const std::function<float(std::int64_t)> value_of = source(parameter);
     for_each_piece(parameter, kept.local, [&](const Piece& piece) {
       if (common(piece, kept.part).length() == 0) return;
       std::vector<float> values;
@@ -112,7 +112,7 @@ void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, 
       for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
         for (const Interval& c : *piece.column_intervals) {
           for (std::int64_t column = c.begin; column < c.end; ++column) {
-            values.push_back(initial_value(parameter.init, key, row * parameter.columns() + column));
+            values.push_back(value_of(row * parameter.columns() + column));
           }
         }
       }
@@ -121,9 +121,19 @@ void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, 
   });
 }
 
+void initialise_weights(kernels::Device& device, const parallel::RunPlan& plan, std::uint64_t seed,
+                        parallel::RankState& state) {
+  const auto source = [seed](const model::Parameter& parameter) -> std::function<float(std::int64_t)> {
+    const RandomKey key{seed, stream_of("initialise", parameter.name)};
+    return [&parameter, key](std::int64_t element) { return initial_value(parameter.init, key, element); };
+  };
+  fill_weights(device, plan, source, state);
+}
+
 void import_weights(Env& env, kernels::Device& device, const parallel::RunPlan& plan, const std::string& path,
-                    parallel::RankState& state) {
-  const checkpoint::ModelWeights weights = checkpoint::ModelWeights::open(env, path, plan.table).or_throw();
+                    parallel::RankState& state, std::int64_t stored_layers) {
+  const checkpoint::ModelWeights weights =
+      checkpoint::ModelWeights::open(env, path, plan.table, stored_layers).or_throw();
   for_each_weight(plan, state, [&](const KeptWeights& kept) {
     const model::Parameter& parameter = kept.parameter;
     for_each_piece(parameter, kept.local, [&](const Piece& piece) {
