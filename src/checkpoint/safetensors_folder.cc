@@ -86,7 +86,9 @@ Failure nothing_in(const std::string& directory, const std::vector<std::string>&
                      kConvert);
     }
   }
-  return refused(directory, fmt::format("has neither {} nor {}", kSafetensorsFile, kSafetensorsIndexFile), "");
+  const bool run = std::ranges::count(names, "run.toml") > 0 && std::ranges::count(names, "model") > 0;
+  return refused(directory, fmt::format("has neither {} nor {}", kSafetensorsFile, kSafetensorsIndexFile),
+                 run ? fmt::format("the run's model is in {}", join_path(directory, "model")) : "");
 }
 
 }  // namespace

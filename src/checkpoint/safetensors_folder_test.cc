@@ -57,6 +57,11 @@ TEST_F(Folder, ACheckpointIsNoFolderOfWeights) {
   EXPECT_THAT(refusal(), HasSubstr("is a checkpoint of a run"));
 }
 
+TEST_F(Folder, ARunsModelLiesBelowIt) {
+  put({"run.toml", "metrics.jsonl", "model/model.safetensors"});
+  EXPECT_THAT(refusal(), HasSubstr("the run's model is in d/model"));
+}
+
 TEST_F(Folder, WhatItHasInsteadIsNamed) {
   put({"config.json", "pytorch_model.bin"});
   EXPECT_THAT(refusal(), HasSubstr("pytorch_model.bin is a pickle of PyTorch, which is not read; save_pretrained"));
