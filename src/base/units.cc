@@ -96,8 +96,9 @@ Failure unknown_unit(const char* what, std::string_view text, std::string_view u
 
 constexpr std::string_view kByteUnitList = "B, KB, MB, GB, TB, PB (powers of 1000), KiB, MiB, GiB, TiB, PiB (of 1024)";
 
-// A number times a unit of bytes, exactly: whole bytes below 2^63.
-Result<Bytes> exact_bytes(std::string_view text, const Quantity& quantity, double factor) {
+// A number times a unit of bytes, below 2^63. A whole number is exact; a fraction of a unit is the nearest byte, one
+// of a byte is refused.
+Result<Bytes> nearest_bytes(std::string_view text, const Quantity& quantity, double factor) {
   const auto refuse = [&](const char* rule) { return Failure{"bytes", fmt::format("\"{}\"", text), rule, ""}; };
   std::int64_t whole = 0;
   const char* end = quantity.digits.data() + quantity.digits.size();
@@ -110,11 +111,10 @@ Result<Bytes> exact_bytes(std::string_view text, const Quantity& quantity, doubl
     return Bytes{product};
   }
   const double product = quantity.number * factor;
-  if (product >= 0x1p63) return refuse("must be less than 2^63 bytes");
   const double rounded = std::round(product);
-  // A decimal fraction such as 1.1 is no binary fraction, so its product may miss the whole number by
-  // rounding alone.
-  if (std::abs(product - rounded) > product * 0x1p-52) return refuse("must be a whole number of bytes");
+  if (factor == 1 && product != rounded) return refuse("must be a whole number of bytes");
+  if (rounded == 0 && product > 0) return refuse("is less than one byte");
+  if (rounded >= 0x1p63) return refuse("must be less than 2^63 bytes");
   return Bytes{static_cast<std::int64_t>(rounded)};
 }
 
@@ -191,11 +191,11 @@ Result<double> parse_count(std::string_view text) {
 }
 
 Result<Bytes> parse_bytes(std::string_view text) {
-  const Result<Quantity> quantity = split_quantity(text, "bytes", "80GB, 80GiB or 512");
+  const Result<Quantity> quantity = split_quantity(text, "bytes", "80GB, 80GiB or 512B");
   if (!quantity.ok()) return quantity.failure();
   const UnitName* unit = find_unit(kByteUnits, quantity->unit);
   if (unit == nullptr) return unknown_unit("bytes", text, quantity->unit, kByteUnitList);
-  return exact_bytes(text, *quantity, unit->factor);
+  return nearest_bytes(text, *quantity, unit->factor);
 }
 
 Result<double> parse_bytes_per_second(std::string_view text) {

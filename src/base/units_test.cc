@@ -69,12 +69,23 @@ TEST(ParseBytes, EachUnit) {
   EXPECT_EQ(parse_bytes("1PiB").value(), Bytes{1LL << 50});
   EXPECT_EQ(parse_bytes("1.5GiB").value(), Bytes{3LL << 29});
   EXPECT_EQ(parse_bytes("1.1GB").value(), Bytes{1'100'000'000});
+  EXPECT_EQ(parse_bytes("2.5e2").value(), Bytes{250});
   EXPECT_EQ(parse_bytes("9007199254740993").value(), Bytes{9007199254740993});  // beyond a double's integers
 }
 
+TEST(ParseBytes, AFractionOfAUnitIsTheNearestByte) {
+  EXPECT_EQ(parse_bytes("79.1GiB").value(), Bytes{84'932'978'278});  // 84,932,978,278.4
+  EXPECT_EQ(parse_bytes("1.0005KB").value(), Bytes{1001});           // 1000.5, away from zero
+  EXPECT_EQ(parse_bytes("0.3KiB").value(), Bytes{307});              // 307.2
+  EXPECT_EQ(parse_bytes("139.81 GiB").value(), Bytes{150'119'844'413});
+  EXPECT_NE(parse_bytes("1e-12GB").failure().rule.find("less than one byte"), std::string::npos);
+  EXPECT_EQ(parse_bytes("0.0GB").value(), Bytes{0});
+}
+
 TEST(ParseBytes, Refusals) {
-  for (const char* text : {"", "GB", "-1GB", "+1GB", "1.5", "0.3B", "80Gb", "80gb", "80 GB extra", "1,000", "nan",
-                           "inf", "0x10", "1e30", "9223372036854775808", "10000PB"}) {
+  for (const char* text :
+       {"", "GB", "-1GB", "+1GB", "1.5", "0.3B", "80Gb", "80gb", "80 GB extra", "1,000", "nan", "inf", "0x10", "1e30",
+        "9223372036854775807.9KB", "8191.9999999999999999PiB", "9223372036854775808", "10000PB"}) {
     EXPECT_FALSE(parse_bytes(text).ok()) << text;
   }
   const std::string sentence = parse_bytes("80Gb").failure().sentence();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/missing_unit.h"
 #include "checkpoint/hugging_face.h"
 #include "checkpoint/reader.h"
 #include "cli/checkpoint_commands.h"
@@ -33,7 +34,8 @@ ExitCode run_export(Env& env, const ExportArguments& arguments) {
   require_out(arguments.out, "model");
   checkpoint::ExportOptions options{.dtype = dtype_of(arguments.dtype), .tokenizer = arguments.tokenizer};
   if (!arguments.shard_size.empty()) {
-    options.shard_size = Bytes{static_cast<std::int64_t>(positive_bytes("--shard-size", arguments.shard_size, "5GB"))};
+    options.shard_size =
+        Bytes{static_cast<std::int64_t>(positive_bytes("--shard-size", arguments.shard_size, "5GB", kLeastBareMemory))};
   }
   if (!options.tokenizer.empty() && (!env.exists(options.tokenizer) || env.is_directory(options.tokenizer))) {
     refuse("--tokenizer", options.tokenizer, "there is no such file", "name a tokenizer.json");

@@ -109,8 +109,8 @@ void print(const planner::Problem& problem, const Estimate& estimate, const std:
   }
   fmt::print("bubble    {}, {:.1f} % of the step\n", format_seconds({estimate.parts.bubble}),
              100 * estimate.parts.bubble / estimate.step_s);
-  fmt::print("step      {}, MFU {:.1f} %; memory {}\n", format_seconds({estimate.step_s}), 100 * estimate.mfu,
-             fits_text(estimate.worst().total(), memory));
+  fmt::print("step      {}, MFU {}; memory {}\n", format_seconds({estimate.step_s}),
+             estimate.mfu <= 1 ? percent(estimate.mfu, 1) : "none", fits_text(estimate.worst().total(), memory));
   fmt::print("\nwhich axis solves the bottleneck: {}\n", advice.sentence);
   fmt::print(
       "  it fits and is slow: data. A layer is too big: tensor. Too deep: pipeline. The state is too big: ZeRO.\n");
@@ -138,7 +138,7 @@ Json to_json(const Estimate& estimate, const std::vector<AxisRow>& rows, const p
 }
 
 ExitCode plan_axes(const Options& options, Env& env) {
-  const model::Config config = options.model.read(env);
+  const model::Config config = options.model.read(env, options.run.sequence);
   const planner::Problem problem = options.run.problem(env, config, options.run.read_cluster(env));
   const planner::Wanted wanted = options.layout.read();
   const Choice choice = planner::choice_of(wanted, static_cast<int>(problem.cluster.devices()));
@@ -153,7 +153,7 @@ ExitCode plan_axes(const Options& options, Env& env) {
   } else {
     print(problem, estimate, rows, advice, memory);
   }
-  return ExitCode::kDone;
+  return estimate.worst().total() <= memory ? ExitCode::kDone : ExitCode::kDoesNotFit;
 }
 
 }  // namespace

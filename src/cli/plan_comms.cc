@@ -15,6 +15,7 @@ using planner::CollectiveCost;
 using planner::CollectiveOp;
 
 constexpr int kMostRanks = 1 << 20;
+constexpr Bytes kLeastBareMessage{1000};
 constexpr CollectiveOp kOps[] = {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter, CollectiveOp::kAllGather};
 
 struct Options {
@@ -48,12 +49,13 @@ void read_hosts(const Options& options, Question& question) {
            fmt::format("must divide --ranks ({}), so that all hosts hold as many", question.ranks),
            nearest_of(legal, question.per_host));
   }
+  if (!question.crosses() && options.host_link.empty()) return;  // all on one host
   question.links.host_bytes_per_s = positive_bytes_per_second("--host-link", options.host_link, "50GB/s");
 }
 
 Question read(const Options& options) {
   Question question;
-  question.bytes = positive_bytes("--bytes", options.bytes, "14GB");
+  question.bytes = positive_bytes("--bytes", options.bytes, "14GB", kLeastBareMessage);
   question.ranks = whole_number("--ranks", options.ranks, "8", kMostRanks);
   question.links.inside_bytes_per_s = positive_bytes_per_second("--link", options.link, "200GB/s");
   question.links.inside_latency = seconds_or_zero("--latency", options.latency);
@@ -70,11 +72,13 @@ std::vector<CollectiveAlgorithm> algorithms_for(const Question& question) {
   return algorithms;
 }
 
-// 2, 4, 8, ... 512, where the hosts are filled evenly.
+// 2, 4, 8, ... 512, where the hosts are filled evenly; on one host where no link between them is known.
 std::vector<int> group_sizes(const Question& question) {
   std::vector<int> sizes;
   for (int size = 2; size <= 512; size *= 2) {
-    if (question.per_host == 0 || size <= question.per_host || size % question.per_host == 0) sizes.push_back(size);
+    const bool inside = question.per_host == 0 || size <= question.per_host;
+    const bool between = question.links.host_bytes_per_s > 0;
+    if (inside || (between && size % question.per_host == 0)) sizes.push_back(size);
   }
   return sizes;
 }

@@ -19,7 +19,7 @@ constexpr int kHostsShown = 8;
 constexpr Axis kAxes[] = {Axis::kTensor, Axis::kPipeline, Axis::kData};
 
 struct Options {
-  std::string world, ranks_per_host, tp, pp, order;
+  std::string world, ranks_per_host, tp, pp, dp, order;
   bool allow_slow_tp = false;
   bool all = false;
   bool json = false;
@@ -30,6 +30,7 @@ struct Question {
   int per_host = 1;  // ranks on each host; the world where it is smaller than a host
   int tp = 0;        // 0: not given
   int pp = 0;
+  int dp = 0;
   plan::AxisOrder order = plan::AxisOrder::kTpPpDp;
   bool slow_tp = false;
 
@@ -72,6 +73,17 @@ void read_pp(const Options& options, Question& question) {
   }
 }
 
+// What is left of the world: it may be said, and asks for layouts of its kind where tp or pp is open.
+void read_dp(const Options& options, Question& question) {
+  if (options.dp.empty()) return;
+  question.dp = whole_number("--dp", options.dp, "8", kMostRanks);
+  const int left = question.world / std::max(question.tp, 1) / std::max(question.pp, 1);
+  const bool open = question.tp == 0 || question.pp == 0;
+  if (open ? left % question.dp == 0 : left == question.dp) return;
+  refuse("--dp", options.dp, fmt::format("tp x pp x dp must {} --world ({})", open ? "divide" : "be", question.world),
+         open ? nearest_of(divisors(left), question.dp) : fmt::format("{}", left));
+}
+
 Question read(const Options& options) {
   Question question;
   question.world = whole_number("--world", options.world, "256", kMostRanks);
@@ -90,6 +102,7 @@ Question read(const Options& options) {
   }
   read_tp(options, question);
   read_pp(options, question);
+  read_dp(options, question);
   return question;
 }
 
@@ -101,6 +114,7 @@ std::vector<Layout> legal_layouts(const Question& question) {
     if (question.tp != 0 && tp != question.tp) continue;
     for (int pp : divisors(question.world / tp)) {
       if (question.pp != 0 && pp != question.pp) continue;
+      if (question.dp != 0 && tp * pp * question.dp != question.world) continue;
       layouts.push_back({.tp = tp, .pp = pp, .dp = question.world / tp / pp, .order = question.order});
     }
   }
@@ -123,6 +137,7 @@ void print_legal(const Question& question) {
              question.hosts() == 1 ? "" : "s", question.per_host, layouts.size(), layouts.size() == 1 ? "" : "s");
   if (question.tp != 0) fmt::print(" with tp {}", question.tp);
   if (question.pp != 0) fmt::print(" with pp {}", question.pp);
+  if (question.dp != 0) fmt::print(" with dp {}", question.dp);
   fmt::print("\n\n{:>8}{:>8}{:>8}{:>18}{:>18}\n", "tp", "pp", "dp", "ranks a replica", "hosts a replica");
   for (const Layout& layout : layouts) {
     const int replica = layout.tp * layout.pp;
@@ -297,6 +312,7 @@ void declare_plan_layout(Command& plan, Env&) {
   command.option("ranks-per-host", options->ranks_per_host, "ranks on each host");
   command.option("tp", options->tp, "tensor parallel degree (every legal one is listed where it is not given)");
   command.option("pp", options->pp, "pipeline parallel degree (the same)");
+  command.option("dp", options->dp, "data parallel degree (what is left of the world)");
   command.option("order", options->order, "of the axes, fastest first: tp-pp-dp (where not given) or tp-dp-pp");
   command.flag("allow-slow-tp", options->allow_slow_tp, "let tensor parallelism leave the host");
   command.flag("all", options->all, "every rank and every group");

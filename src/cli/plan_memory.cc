@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
+#include "base/missing_unit.h"
 #include "cli/plan_commands.h"
 #include "cli/plan_question.h"
 #include "cli/plan_tables.h"
@@ -25,13 +27,14 @@ struct Options {
 };
 
 double device_memory(const Options& options) {
-  return options.device_memory.empty() ? 0.0 : positive_bytes("--device-memory", options.device_memory, "80GB");
+  return options.device_memory.empty() ? 0.0 : device_memory_bytes("--device-memory", options.device_memory);
 }
 
 // --- From a number of parameters -------------------------------------------------------------------------------------
 
 double parameter_count(const Options& options) {
-  const Result<double> count = parse_count(options.params);
+  constexpr double kLeastBare = 1e4;
+  const Result<double> count = parse_count_with_unit(options.params, kLeastBare);
   if (!count) {
     Failure failure = count.failure();
     failure.option = "--params";
@@ -87,8 +90,12 @@ Json state_json(double parameters, std::int64_t ranks, const plan::RunInputs& in
 
 // The state of a number of parameters depends on the ranks and the types alone: a flag that would change nothing is
 // refused, so that nobody takes the answer for one about it.
-void refuse_beside_parameters(const Options& options) {
-  const auto [layout, value] = options.layout.given_flag();
+void refuse_beside_parameters(const Options& options, std::int64_t ranks) {
+  LayoutFlags other = options.layout;  // but for what --ranks says, on which nothing is cut but the state
+  for (auto& [text, said] : {std::pair<std::string&, std::int64_t>{other.tp, 1}, {other.pp, 1}, {other.dp, ranks}}) {
+    if (text == fmt::format("{}", said)) text.clear();
+  }
+  const auto [layout, value] = other.given_flag();
   const RunFlags& run = options.run;
   const std::string framework = run.framework == RunFlags{}.framework ? "" : run.framework;
   const std::pair<std::string, const std::string&> flags[] = {
@@ -102,20 +109,20 @@ void refuse_beside_parameters(const Options& options) {
 }
 
 ExitCode plan_state(const Options& options) {
-  if (options.model.given()) {
-    refuse("--params", options.params, "a model says its own number of parameters", "leave one of the two out");
-  }
-  refuse_beside_parameters(options);
   const double parameters = parameter_count(options);
   const std::int64_t ranks = options.ranks.empty() ? 1 : whole_number("--ranks", options.ranks, "8", 1 << 24);
-  const plan::RunInputs inputs{.compute = options.run.compute(), .fp32_gradients = options.run.fp32_gradients};
+  refuse_beside_parameters(options, ranks);
+  const plan::RunInputs inputs{.compute = options.run.compute(),
+                               .fp32_gradients = options.run.fp32_gradients && is_narrow(options.run.compute())};
   const double memory = device_memory(options);
   if (options.json) {
     fmt::print("{}\n", state_json(parameters, ranks, inputs, memory).dump(2));
   } else {
     print_state(parameters, ranks, inputs, memory);
   }
-  return ExitCode::kDone;
+  constexpr int kSmallest = 3;  // the stage that holds least
+  const bool fits = memory <= 0 || planner::state_bytes(parameters, ranks, kSmallest, inputs).sum() <= memory;
+  return fits ? ExitCode::kDone : ExitCode::kDoesNotFit;
 }
 
 // --- Of a model at a layout ------------------------------------------------------------------------------------------
@@ -223,18 +230,34 @@ std::string filling_batch(const Options& options, const Choice& choice) {
   return fmt::format("{}", choice.micro_batch * replicas);
 }
 
-Question read_question(Options& options, Env& env) {
-  const model::Config config = options.model.read(env);
-  const planner::Wanted wanted = options.layout.read();
-  if (!options.ranks.empty()) {
-    refuse("--ranks", options.ranks, "with a model the layout says how many ranks there are", "--dp, --tp and --pp");
+// What the model and the layout say by themselves may be said again.
+void check_derived(const Options& options, const model::Config& config, const Choice& choice, bool has_cluster) {
+  const std::int64_t world = choice.world();
+  if (!options.ranks.empty() && whole_number("--ranks", options.ranks, "8", 1 << 24) != world) {
+    refuse("--ranks", options.ranks, fmt::format("with a model the layout says how many ranks there are ({})", world),
+           "--dp, --tp and --pp");
   }
+  if (!has_cluster && !options.run.devices.empty() &&
+      whole_number("--devices", options.run.devices, "8", 1 << 24) != world) {
+    refuse("--devices", options.run.devices,
+           fmt::format("without --cluster the layout says how many devices there are ({})", world), "give both");
+  }
+  if (options.params.empty()) return;
+  constexpr double kRounding = 0.05;  // "7B" of 6.74e9
+  const auto parameters = static_cast<double>(model::make_parameter_table(config).total());
+  if (std::abs(parameter_count(options) / parameters - 1) <= kRounding) return;
+  refuse("--params", options.params,
+         fmt::format("a model says its own number of parameters ({})", format_exact(std::llround(parameters))),
+         "leave one of the two out");
+}
+
+Question read_question(Options& options, Env& env) {
+  const model::Config config = options.model.read(env, options.run.sequence);
+  const planner::Wanted wanted = options.layout.read();
   // With a cluster the layout fills its devices; without one it is as large as its degrees say.
   std::optional<cluster::Cluster> given;
   if (!options.run.cluster.empty()) {
     given = options.run.read_cluster(env);
-  } else if (!options.run.devices.empty()) {
-    refuse("--devices", options.run.devices, "says nothing without --cluster", "give both");
   }
   const Choice choice = planner::choice_of(wanted, given ? static_cast<int>(given->devices()) : 1);
   const double memory = device_memory(options);
@@ -242,6 +265,7 @@ Question read_question(Options& options, Env& env) {
   const Status degrees =
       plan::check_layout(config, choice.layout(), {.micro_batch = choice.micro_batch, .sequence = 1});
   if (!degrees && degrees.failure().option.rfind("layout.", 0) == 0) refuse_layout(degrees.failure());
+  check_derived(options, config, choice, given.has_value());
   if (options.run.batch.empty()) options.run.batch = filling_batch(options, choice);
   const cluster::Cluster cluster = given ? *given : plain_cluster(choice.world(), memory);
   Question question{.problem = options.run.problem(env, config, cluster),
@@ -378,7 +402,7 @@ void declare_plan_memory(Command& plan, Env& env) {
     if (options->params.empty() && !options->model.given()) {
       refuse("--params", "", "is needed, or a model", "write it like --params 7B");
     }
-    return options->params.empty() ? plan_model_memory(*options, env) : plan_state(*options);
+    return options->model.given() ? plan_model_memory(*options, env) : plan_state(*options);
   });
 }
 

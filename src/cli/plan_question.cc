@@ -1,7 +1,9 @@
 #include "cli/plan_question.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -112,7 +114,7 @@ void read_wanted(const std::string& name, const std::string& flag, const std::st
 
 void ModelFlags::declare(Command& command) {
   command.positional("model", path, "config.json, or a directory that holds one", false);
-  command.option("family", family, "of a model by sizes: llama (gated MLP, rotary positions) or gpt2");
+  command.option("family", family, "of a model by sizes: llama (gated MLP, rotary positions; the default) or gpt2");
   command.option("layers", layers, "a model by its sizes: decoder layers");
   command.option("hidden", hidden, "residual width");
   command.option("heads", heads, "query heads");
@@ -132,26 +134,58 @@ std::pair<std::string, std::string> ModelFlags::given_size_flag() const {
     if (!value.empty()) return {flag, value};
   }
   if (tied) return {"--tied", ""};
-  if (family != "llama") return {"--family", family};
+  if (!family.empty()) return {"--family", family};
   return {};
 }
 
-model::Config ModelFlags::read(Env& env) const {
-  const auto [size, value] = given_size_flag();
-  if (!path.empty() && !size.empty()) {
-    refuse(size, value, "a model is given by its config.json or by its sizes, not both", "leave one out");
+// Sizes that a config.json has said already.
+void ModelFlags::check_agreement(const model::Config& config) const {
+  const std::tuple<const char*, const std::string&, std::int64_t> sizes[] = {
+      {"--layers", layers, config.layers},
+      {"--hidden", hidden, config.hidden},
+      {"--heads", heads, config.heads},
+      {"--kv-heads", kv_heads, config.kv_heads},
+      {"--head-dim", head_dim, config.head_dim},
+      {"--ffn", ffn, config.ffn},
+      {"--vocabulary", vocabulary, config.vocabulary},
+      {"--positions", positions, config.max_positions}};
+  for (const auto& [flag, text, said] : sizes) {
+    if (text.empty() || whole_number(flag, text, "4096", kMostSize) == said) continue;
+    refuse(flag, text, fmt::format("the model's config.json says {}", said), "leave it out");
   }
-  if (!path.empty()) {
-    const model::ConfigReading reading = model::load_config_reading(env, path).or_throw();
-    note_not_computed(reading);
-    return reading.config;
+  const std::string said = model::family_name(config.family);
+  if (!family.empty() && family != said) {
+    refuse("--family", family, fmt::format("the model's config.json says {}", said), "leave it out");
   }
-  if (size.empty()) {
+  if (tied && !config.tied_embeddings) {
+    refuse("--tied", "", "the model's config.json says that embedding and head are two tensors", "leave it out");
+  }
+}
+
+model::Config ModelFlags::read(Env& env, const std::string& sequence) const {
+  if (path.empty()) return from_sizes(sequence);
+  const model::ConfigReading reading = model::load_config_reading(env, path).or_throw();
+  note_not_computed(reading);
+  model::Config config = reading.config;
+  check_agreement(config);
+  const std::int64_t asked = sequence.empty() ? 0 : whole_number("--sequence", sequence, "4096", kMostSize);
+  if (asked > config.max_positions && config.position == model::PositionKind::kRotary) {
+    const std::string note =
+        fmt::format("note: --sequence {} is beyond the {} positions of {}: planned as if it had as many\n", sequence,
+                    config.max_positions, path);
+    std::fputs(note.c_str(), stderr);
+    config.max_positions = asked;
+  }
+  return config;
+}
+
+model::Config ModelFlags::from_sizes(const std::string& sequence) const {
+  if (given_size().empty()) {
     refuse("model", "", "is needed", "give a config.json, or --layers, --hidden and --heads");
   }
   Json config;
   const bool gpt2 = family == "gpt2";
-  if (!gpt2 && family != "llama") refuse("--family", family, "is not known", "llama, gpt2");
+  if (!gpt2 && !family.empty() && family != "llama") refuse("--family", family, "is not known", "llama, gpt2");
   const auto number = [&](const std::string& flag, const std::string& text, const std::string& example = "4096") {
     return std::int64_t{whole_number(flag, text, example, kMostSize)};
   };
@@ -169,14 +203,20 @@ model::Config ModelFlags::read(Env& env) const {
   config[gpt2 ? "n_head" : "num_attention_heads"] = query_heads;
   config[gpt2 ? "n_inner" : "intermediate_size"] = number_or("--ffn", ffn, 4 * width);
   config["vocab_size"] = number_or("--vocabulary", vocabulary, 51200);
-  config[gpt2 ? "n_positions" : "max_position_embeddings"] = number_or("--positions", positions, 2048);
+  config[gpt2 ? "n_positions" : "max_position_embeddings"] =
+      number_or("--positions", positions, number_or("--sequence", sequence, 2048));
   config["tie_word_embeddings"] = tied;
+  const std::int64_t keys = number_or("--kv-heads", kv_heads, query_heads);
+  const std::int64_t of_head = number_or("--head-dim", head_dim, width / query_heads);
   if (!gpt2) {
-    config["num_key_value_heads"] = number_or("--kv-heads", kv_heads, query_heads);
-    config["head_dim"] = number_or("--head-dim", head_dim, width / query_heads);
-  } else if (!kv_heads.empty() || !head_dim.empty()) {
-    refuse(kv_heads.empty() ? "--head-dim" : "--kv-heads", kv_heads.empty() ? head_dim : kv_heads,
-           "gpt2 has as many key heads as query heads, of hidden / heads", "use --family llama");
+    config["num_key_value_heads"] = keys;
+    config["head_dim"] = of_head;
+  } else if (keys != query_heads || of_head * query_heads != width) {
+    const bool by_keys = keys != query_heads;
+    refuse(by_keys ? "--kv-heads" : "--head-dim", by_keys ? kv_heads : head_dim,
+           fmt::format("gpt2 has as many key heads as query heads ({}), of hidden / heads ({})", query_heads,
+                       width / query_heads),
+           "use --family llama");
   }
   return parse_sizes(config);
 }
@@ -189,15 +229,12 @@ void RunFlags::declare(Command& command) {
   command.option("precision", precision, "bf16, fp16 (at the rate of bf16) or fp32");
   command.option("framework", framework, "whose layers and buffers: trireme, megatron, fsdp, nanotron, ...");
   command.option("calibration", calibration, "file with constants over the default ones");
-  command.flag("fp32-gradients", fp32_gradients, "bf16 with gradients in fp32: 18 bytes a parameter");
+  command.flag("fp32-gradients", fp32_gradients, "bf16 or fp16 with gradients in fp32: 18 bytes a parameter");
 }
 
 DType RunFlags::compute() const {
   const Result<DType> compute = plan::parse_precision(precision);
   if (!compute) refuse("--precision", precision, compute.failure().rule, compute.failure().nearest);
-  if (fp32_gradients && !is_narrow(*compute)) {
-    refuse("--fp32-gradients", "", "gradients of an fp32 run are fp32", "leave it out");
-  }
   return *compute;
 }
 
@@ -242,7 +279,7 @@ planner::Problem RunFlags::problem(Env& env, const model::Config& config, const 
     throw Error(failure);
   }
   planner::Problem problem = *std::move(made);
-  if (fp32_gradients) planner::keep_gradients_in_fp32(problem);
+  if (fp32_gradients && is_narrow(problem.inputs.compute)) planner::keep_gradients_in_fp32(problem);
   return problem;
 }
 

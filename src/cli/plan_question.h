@@ -13,9 +13,9 @@
 
 namespace trireme::cli {
 
-// A config.json (positional), or a hypothetical model by its sizes.
+// A config.json (positional), or a hypothetical model by its sizes. Sizes beside a config.json may say what it says.
 struct ModelFlags {
-  std::string path, family = "llama", layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, positions;
+  std::string path, family, layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, positions;
   bool tied = false;
 
   void declare(Command& command);
@@ -23,7 +23,13 @@ struct ModelFlags {
   // The first flag of a model by sizes that was given: name and value; empty where none was.
   std::pair<std::string, std::string> given_size_flag() const;
   std::string given_size() const { return given_size_flag().first; }
-  model::Config read(Env& env) const;
+  // Positions follow `sequence`, the text of --sequence, where no size says how many; rotary positions are as many
+  // as it asks for, with a note.
+  model::Config read(Env& env, const std::string& sequence) const;
+
+ private:
+  model::Config from_sizes(const std::string& sequence) const;
+  void check_agreement(const model::Config& config) const;
 };
 
 struct RunFlags {

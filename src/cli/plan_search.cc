@@ -1,11 +1,10 @@
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "cli/plan_commands.h"
 #include "cli/plan_question.h"
 #include "cli/plan_tables.h"
 #include "cli/plan_values.h"
+#include "cli/times_apart.h"
 #include "planner/explain.h"
 
 namespace trireme::cli {
@@ -30,8 +29,7 @@ planner::SearchOptions search_options(const Options& options) {
   if (!objective) refuse("--rank-by", options.rank_by, "is not known", objective.failure().nearest);
   search.objective = *objective;
   if (!options.device_memory.empty()) {
-    search.device_memory = {
-        static_cast<std::int64_t>(positive_bytes("--device-memory", options.device_memory, "80GB"))};
+    search.device_memory = {static_cast<std::int64_t>(device_memory_bytes("--device-memory", options.device_memory))};
   }
   if (options.top < 1 || options.top > 1000) {
     refuse("--top", fmt::format("{}", options.top), "must be between 1 and 1000", options.top < 1 ? "1" : "1000");
@@ -66,9 +64,12 @@ void print_summary(const planner::Problem& problem, const Options& options, cons
 void print_near_misses(const Answer& answer) {
   if (answer.result.near_misses.empty()) return;
   fmt::print("\nfaster, but too large:\n");
-  for (const planner::NearMiss& miss : answer.result.near_misses) {
-    fmt::print("  {:>9}  needs {} more: {}\n", format_seconds({miss.time}), bytes_text(miss.shortage),
-               describe(miss.choice));
+  const std::vector<planner::NearMiss>& misses = answer.result.near_misses;
+  std::vector<double> seconds;
+  for (const planner::NearMiss& miss : misses) seconds.push_back(miss.time);
+  const std::vector<std::string> times = times_column(seconds, 9);
+  for (std::size_t i = 0; i < misses.size(); ++i) {
+    fmt::print("  {}  needs {} more: {}\n", times[i], bytes_text(misses[i].shortage), describe(misses[i].choice));
   }
 }
 
@@ -76,11 +77,14 @@ void print_pareto(const Answer& answer) {
   if (answer.result.pareto.size() < 2) return;
   fmt::print("\nfastest for its memory (Pareto): step time, memory of the worst rank\n");
   constexpr double kWorthALine = 0.95;  // of the memory of the line above; --json has all
-  double last = std::numeric_limits<double>::infinity();
+  std::vector<Estimate> shown;
   for (const Estimate& e : answer.result.pareto) {
-    if (e.worst().total() > kWorthALine * last && &e != &answer.result.pareto.back()) continue;
-    last = e.worst().total();
-    fmt::print("  {:>9}  {:>10}  {}\n", format_seconds({e.step_s}), bytes_text(last), describe(e.choice));
+    const bool worth = shown.empty() || e.worst().total() <= kWorthALine * shown.back().worst().total();
+    if (worth || &e == &answer.result.pareto.back()) shown.push_back(e);
+  }
+  const std::vector<std::string> steps = step_column(shown, 9);
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    fmt::print("  {}  {:>10}  {}\n", steps[i], bytes_text(shown[i].worst().total()), describe(shown[i].choice));
   }
 }
 
@@ -123,8 +127,8 @@ void print_why_not(const Options& options, const planner::WhyNot& why, const Ans
     fmt::print("  it is the first of the list\n");
     return;
   }
-  fmt::print("  step {} against {} ({:+.1f} %)\n", format_seconds({best.step_s}), format_seconds({winner->step_s}),
-             100 * (best.step_s / winner->step_s - 1));
+  const std::vector<std::string> steps = times_apart({best.step_s, winner->step_s});
+  fmt::print("  step {} against {} ({:+.1f} %)\n", steps[0], steps[1], 100 * (best.step_s / winner->step_s - 1));
   print_part_differences(best, *winner);
 }
 
@@ -170,7 +174,7 @@ Json to_json(const planner::Problem& problem, const Answer& answer, const std::o
 }
 
 ExitCode plan_model(Options& options, Env& env) {
-  const model::Config config = options.model.read(env);
+  const model::Config config = options.model.read(env, options.run.sequence);
   const planner::Problem problem = options.run.problem(env, config, options.run.read_cluster(env));
   const planner::SearchOptions search = search_options(options);
   planner::Evaluator evaluator(problem);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/times_apart.h"
+
 namespace trireme::cli {
 
 using planner::Choice;
@@ -37,15 +39,26 @@ void print_memory_classes(const MemoryEstimate& memory) {
   fmt::print("    {:<28}{:>12}\n", "expected", bytes_text(memory.total()));
 }
 
+std::string mfu_text(double mfu) { return mfu <= 1 ? fmt::format("{:.1f}%", 100 * mfu) : "none"; }
+
+std::vector<std::string> step_column(const std::vector<Estimate>& estimates, std::size_t least) {
+  std::vector<double> seconds;
+  for (const Estimate& e : estimates) seconds.push_back(e.step_s);
+  return times_column(seconds, least);
+}
+
 void print_ranking(const std::vector<Estimate>& best, double memory) {
-  fmt::print("\n{:>3} {:>9} {:>10} {:>6} {:>10} {:>10}  {}\n", "", "step", "tokens/s", "MFU", "memory", "free",
-             "layout");
+  const std::vector<std::string> steps = step_column(best, 9);
+  fmt::print("\n{:>3} {:>{}} {:>10} {:>6} {:>10} {:>10}  {}\n", "", "step", steps.front().size(), "tokens/s", "MFU",
+             "memory", "free", "layout");
   for (std::size_t i = 0; i < best.size(); ++i) {
     const Estimate& e = best[i];
-    fmt::print("{:>3} {:>9} {:>10} {:>5.1f}% {:>10} {:>10}  {}\n", i + 1, format_seconds({e.step_s}),
-               format_exact(static_cast<std::int64_t>(e.tokens_per_s)), 100 * e.mfu, bytes_text(e.worst().total()),
+    fmt::print("{:>3} {} {:>10} {:>6} {:>10} {:>10}  {}\n", i + 1, steps[i],
+               format_exact(static_cast<std::int64_t>(e.tokens_per_s)), mfu_text(e.mfu), bytes_text(e.worst().total()),
                bytes_text(memory - e.worst().total()), describe(e.choice));
   }
+  const bool equal = std::ranges::any_of(steps, [](const std::string& text) { return text.find('=') != text.npos; });
+  if (equal) fmt::print("= takes as long as the line above\n");
 }
 
 void print_explanation(const Estimate& e, const planner::Problem& problem, double memory) {
@@ -72,10 +85,13 @@ void print_changes(const std::vector<planner::Change>& changes, const Estimate& 
   constexpr std::size_t kShown = 8;
   if (changes.empty()) return;
   fmt::print("\nwhat would change it (one step away, fastest first):\n");
-  for (std::size_t i = 0; i < std::min(kShown, changes.size()); ++i) {
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < std::min(kShown, changes.size()); ++i) seconds.push_back(changes[i].screened.time);
+  const std::vector<std::string> times = times_column(seconds, 10);
+  for (std::size_t i = 0; i < times.size(); ++i) {
     const planner::Change& c = changes[i];
-    fmt::print("  {:<28}{:>10} ({:+.1f} %) {:>11}{}\n", c.what, format_seconds({c.screened.time}),
-               100 * (c.screened.time / from.step_s - 1), bytes_text(c.screened.memory),
+    fmt::print("  {:<28}{} ({:+.1f} %) {:>11}{}\n", c.what, times[i], 100 * (c.screened.time / from.step_s - 1),
+               bytes_text(c.screened.memory),
                c.shortage > 0 ? fmt::format("  does not fit by {}", bytes_text(c.shortage)) : "");
   }
 }
@@ -135,7 +151,7 @@ Json estimate_json(const Estimate& e, double memory) {
                        {"step_s", e.step_s},
                        {"closed_form_s", e.closed_form_s},
                        {"tokens_per_s", e.tokens_per_s},
-                       {"mfu_fraction", e.mfu},
+                       {"mfu_fraction", e.mfu <= 1 ? Json(e.mfu) : Json()},
                        {"micro_batches", e.micro_batches},
                        {"memory_bytes", e.worst().total()},
                        {"headroom_bytes", memory - e.worst().total()},

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/missing_unit.h"
+
 namespace trireme::cli {
 namespace {
 
@@ -64,10 +66,14 @@ double positive_bytes_per_second(const std::string& flag, const std::string& tex
   return value;
 }
 
-double positive_bytes(const std::string& flag, const std::string& text, const std::string& example) {
-  const Bytes value = named(flag, text, example, parse_bytes(text));
+double positive_bytes(const std::string& flag, const std::string& text, const std::string& example, Bytes least_bare) {
+  const Bytes value = named(flag, text, example, parse_bytes_with_unit(text, least_bare));
   if (value.count <= 0) refuse_zero(flag, text, example);
   return static_cast<double>(value.count);
+}
+
+double device_memory_bytes(const std::string& flag, const std::string& text) {
+  return positive_bytes(flag, text, "80GB", kLeastBareMemory);
 }
 
 int whole_number(const std::string& flag, const std::string& text, const std::string& example, int most) {

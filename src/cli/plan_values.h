@@ -17,7 +17,10 @@ Seconds positive_seconds(const std::string& flag, const std::string& text, const
 // 0 where the flag was not given.
 Seconds seconds_or_zero(const std::string& flag, const std::string& text);
 double positive_bytes_per_second(const std::string& flag, const std::string& text, const std::string& example);
-double positive_bytes(const std::string& flag, const std::string& text, const std::string& example);
+// A bare number below `least_bare` bytes is asked for its unit.
+double positive_bytes(const std::string& flag, const std::string& text, const std::string& example, Bytes least_bare);
+// Of one device.
+double device_memory_bytes(const std::string& flag, const std::string& text);
 // A whole number from 1 to `most`.
 int whole_number(const std::string& flag, const std::string& text, const std::string& example, int most);
 

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "cli/memory_limit.h"
 
 namespace trireme::cli {
 namespace {
@@ -141,6 +142,7 @@ ExitCode run_verify(Env& env, Options options) {
   train::RunConfig config = train::load_run_config(env, options.file, options.settings).or_throw();
   config.validation_tokens = "";
   const train::ResolvedRun run = train::resolve_run(env, config, {.layers = options.layers});
+  if (Status status = check_memory_limit(env, run); !status) throw Error(status.failure());
   const plan::Layout reference = reference_layout(options.against, run.config.layout);
   const std::unique_ptr<Log> log = make_stderr_log();
   const VerifyReport report =

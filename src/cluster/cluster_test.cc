@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -165,12 +166,28 @@ TEST(Presets, EveryFigureHasASource) {
   }
 }
 
+// What programs are given, not the number in the name of the card: more than its decimal gigabytes, less than
+// nvidia-smi shows.
+TEST(Presets, MemoryIsWhatProgramsAreGiven) {
+  constexpr double kMebi = 1 << 20;
+  const std::tuple<const char*, double, double> cards[] = {
+      {"a100-40", 40e9, 40960}, {"a100-80", 80e9, 81920},       {"h100", 80e9, 81559},    {"h200", 141e9, 143771},
+      {"b200", 180e9, 183359},  {"gb200-nvl72", 186e9, 189471}, {"mi300x", 192e9, 196593}};
+  EXPECT_EQ(std::size(cards), preset_names().size());
+  for (const auto& [name, nominal, shown] : cards) {
+    const auto memory = static_cast<double>(preset(name).device.memory.count);
+    EXPECT_GT(memory, nominal) << name;
+    EXPECT_LT(memory, shown * kMebi) << name;
+    EXPECT_GT(memory, 0.95 * shown * kMebi) << name;
+  }
+}
+
 TEST(Presets, FiguresOfTheH100) {
   const Cluster c = preset("h100");
   EXPECT_EQ(c.hosts, 1);
   EXPECT_EQ(c.devices_per_host, 8);
   EXPECT_EQ(c.cards_per_host, 8);
-  EXPECT_EQ(c.device.memory, Bytes{80'000'000'000});
+  EXPECT_EQ(c.device.memory, Bytes{84'932'978'278});  // 79.1 GiB
   EXPECT_EQ(c.device.bf16_flops_per_s, 989.4 * 1e12);
   EXPECT_EQ(c.device.memory_bytes_per_s, 3.35e12);
   EXPECT_EQ(c.inside.bytes_per_s, 450e9);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/missing_unit.h"
 #include "cluster/cluster.h"
 #include "cluster/keys.h"
 
@@ -155,7 +156,7 @@ std::vector<Key> make_keys() {
       text_key(
           "device.name", [](auto& c) -> auto& { return c.device.name; }),
       quantity_key(
-          "device.memory", [](auto& c) -> auto& { return c.device.memory; }, parse_bytes, bytes_as_number, bytes_text,
+          "device.memory", [](auto& c) -> auto& { return c.device.memory; }, parse_memory, bytes_as_number, bytes_text,
           kMemory, "80GB"),
       flops_key(
           "device.bf16", [](auto& c) -> auto& { return c.device.bf16_flops_per_s; }),

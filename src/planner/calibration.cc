@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/embedded_file.h"
+#include "base/missing_unit.h"
 
 namespace trireme::planner {
 
@@ -102,7 +103,7 @@ const std::vector<Key<FrameworkConstants>>& framework_keys() {
       number("activation_scale", &F::activation_scale, 0.1, 10.0),
       number("logit_bytes", &F::logit_bytes, 0.0, 64.0),
       number("kernels_per_layer", &F::kernels_per_layer, 0.0, 1e4),
-      quantity("context", &F::context, parse_bytes),
+      quantity("context", &F::context, parse_memory),
       number("fragmentation", &F::fragmentation, 0.0, 1.0),
       number("data_overlap", &F::data_overlap, 0.0, 1.0),
       number("tensor_overlap", &F::tensor_overlap, 0.0, 1.0),

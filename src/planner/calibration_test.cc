@@ -136,6 +136,7 @@ TEST(Calibration, RefusesByName) {
       {device + "gemm_efficiency = 1.01\n", "mine.toml: device.H100-SXM-80GB.gemm_efficiency", "between 0.01 and 1"},
       {device + "memory_efficiency = 0\n", "mine.toml: device.H100-SXM-80GB.memory_efficiency", "between"},
       {device + "kernel_launch = 5\n", "mine.toml: device.H100-SXM-80GB.kernel_launch", "text with its unit"},
+      {framework + "context = \"2\"\n", "mine.toml: framework.fsdp.context", "has no unit"},
       {device + "kernel_launch = \"5 ells\"\n", "mine.toml: device.H100-SXM-80GB.kernel_launch", ""},
       {framework + "dropout = 1\n", "mine.toml: framework.fsdp.dropout", "true or false"},
       {framework + "context = 1\n", "mine.toml: framework.fsdp.context", "text with its unit"},

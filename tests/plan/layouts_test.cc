@@ -102,8 +102,29 @@ TEST(PlanState, SaysWhatFits) {
 }
 
 TEST(PlanState, SmallMemoriesAreNotPrintedAsNothing) {
-  EXPECT_THAT(table_of("plan memory --params 1M --device-memory 1MB"), HasSubstr("does not fit: 16.00 MB of 1.00 MB"));
-  EXPECT_THAT(table_of("plan memory --params 1 --device-memory 20B"), HasSubstr("fits: 16 B of 20 B, 4 B free"));
+  EXPECT_THAT(table_of("plan memory --params 1M --device-memory 1MB", 71),
+              HasSubstr("does not fit: 16.00 MB of 1.00 MB"));
+  EXPECT_THAT(table_of("plan memory --params 10000 --device-memory 200000B"),
+              HasSubstr("fits: 160.00 KB of 200.00 KB, 40.00 KB free"));
+}
+
+TEST(PlanState, ExitCodeWhereNoStageFits) {
+  EXPECT_THAT(table_of("plan memory --params 70B --ranks 8 --device-memory 80GB", 71), HasSubstr("does not fit"));
+  json_of("plan memory --params 70B --ranks 8 --device-memory 80GB", 71);
+  table_of("plan memory --params 70B --ranks 16 --device-memory 80GB");  // ZeRO 3 does
+}
+
+TEST(PlanState, AFractionOfAUnitIsTaken) {
+  EXPECT_EQ(number(json_of("plan memory --params 7B --ranks 8 --device-memory 79.1GiB"), "device_memory_bytes"),
+            84932978278);
+  EXPECT_EQ(number(json_of("plan memory --params 7000000000"), "parameters"), 7e9);
+}
+
+TEST(PlanState, WhatTheRanksSayMayBeSaidAgain) {
+  const Json said = json_of("plan memory --params 7B --ranks 8 --tp 1 --pp 1 --dp 8");
+  EXPECT_EQ(said.dump(), json_of("plan memory --params 7B --ranks 8").dump());
+  EXPECT_EQ(json_of("plan memory --params 7B --precision fp32 --fp32-gradients").dump(),
+            json_of("plan memory --params 7B --precision fp32").dump());
 }
 
 TEST(PlanState, Types) {
@@ -189,6 +210,39 @@ TEST(PlanMemory, KeysOfALayout) {
   EXPECT_LE(number(result, "fewest_devices"), 16);
 }
 
+// An option that says what is so by itself changes nothing.
+TEST(PlanMemory, WhatIsSaidTwiceIsTaken) {
+  const auto same = [](const std::string& question, const std::string& said) {
+    EXPECT_EQ(json_of("plan memory " + question + said).dump(), json_of("plan memory " + question).dump()) << said;
+  };
+  const std::string gpt2 = "--family gpt2 --layers 4 --hidden 512 --heads 8";
+  same(gpt2, " --head-dim 64");
+  same(gpt2, " --kv-heads 8 --head-dim 64 --ffn 2048 --vocabulary 51200 --positions 2048");
+  same("--layers 4 --hidden 512 --heads 8", " --family llama --kv-heads 8 --head-dim 64");
+  same("examples/models/gpt2",
+       " --family gpt2 --layers 12 --hidden 768 --heads 12 --kv-heads 12 --head-dim 64 --ffn 3072 --vocabulary 50257 "
+       "--positions 1024 --tied");
+  same("examples/models/llama-3-8b --tp 2 --dp 4", " --ranks 8 --devices 8 --params 8B --kv-heads 8 --pp 1");
+  same("examples/models/gpt2 --precision fp32", " --fp32-gradients");
+}
+
+TEST(PlanMemory, PositionsFollowTheSequence) {
+  const std::string widths = "--layers 4 --hidden 512 --heads 8";
+  for (const std::string family : {"llama", "gpt2"}) {
+    const std::string question = "plan memory " + widths + " --family " + family + " --sequence 4096";
+    EXPECT_EQ(json_of(question).dump(), json_of(question + " --positions 4096").dump()) << family;
+  }
+  // Rotary positions go on, and a note says so; learned ones are refused (refusals_test.cc).
+  const testing::ProgramRun beyond = testing::run_trireme("plan memory examples/models/llama-3-8b --sequence 16384");
+  EXPECT_EQ(beyond.code, 0) << beyond.error;
+  EXPECT_EQ(
+      beyond.error,
+      "note: --sequence 16384 is beyond the 8192 positions of examples/models/llama-3-8b: planned as if it had as "
+      "many\n");
+  EXPECT_THAT(beyond.out, HasSubstr("micro-batch 1 x 16384 tokens"));
+  EXPECT_EQ(testing::run_trireme("plan " + widths + " --sequence 4096 --cluster h100:8 --batch 64 --top 1").code, 0);
+}
+
 TEST(PlanMemory, ExitCodeWhereItDoesNotFit) {
   const std::string question = "plan memory examples/models/llama-3-8b --device-memory 80GB";
   const Json result = json_of(question, 71);
@@ -230,6 +284,8 @@ TEST(PlanMemory, LongStepsAnswerAtOnce) {
 
 // --- the search ----------------------------------------------------------------------------------------------------
 
+constexpr double kH100 = 84'932'978'278, kA100 = 84'986'665'370;  // 79.1 and 79.15 GiB, as the presets have it
+
 void expect_sums(const Json& estimate, double memory) {
   double time = 0;
   for (const auto& [key, value] : at(estimate, "time").as_object()) {
@@ -251,12 +307,12 @@ TEST(PlanModel, FourHundredBillionOnSixteenThousand) {
   const Json result = json_of(k405B);
   EXPECT_TRUE(at(result, "winner_proved").as_bool());
   EXPECT_EQ(number(result, "devices"), 16384);
-  EXPECT_EQ(number(result, "device_memory_bytes"), 80e9);
+  EXPECT_EQ(number(result, "device_memory_bytes"), kH100);
   const Json::Array& best = at(result, "best").as_array();
   ASSERT_GE(best.size(), 2U);
   double before = 0;
   for (const Json& estimate : best) {
-    expect_sums(estimate, 80e9);
+    expect_sums(estimate, kH100);
     EXPECT_GE(number(estimate, "step_s"), before);
     before = number(estimate, "step_s");
     const Json& layout = at(estimate, "layout");
@@ -287,7 +343,7 @@ TEST(PlanModel, MemoryIsThatOfPlanMemory) {
   for (const Json& estimate : at(result, "best").as_array()) {
     const std::string flags = flags_of(at(estimate, "layout"));
     const Json asked = json_of("plan memory examples/models/llama-3-8b --batch 512" + flags);
-    EXPECT_NEAR(number(asked, "bytes_per_rank"), number(estimate, "memory_bytes"), 0.01 * 80e9) << flags;
+    EXPECT_NEAR(number(asked, "bytes_per_rank"), number(estimate, "memory_bytes"), 0.01 * kH100) << flags;
   }
 }
 
@@ -383,7 +439,7 @@ TEST(PlanAxes, WhatEachSendsAndCosts) {
     EXPECT_GT(number(axis, "operations_per_step"), 0);
   }
   const Json& estimate = at(result, "estimate");
-  expect_sums(estimate, 80e9);
+  expect_sums(estimate, kA100);
   EXPECT_EQ(number(axes[0], "exposed_s"), number(at(estimate, "time"), "tensor_s"));
   const std::string text = table_of(question);
   EXPECT_THAT(text, HasSubstr("tensor parallelism x 8\n"));
@@ -392,12 +448,13 @@ TEST(PlanAxes, WhatEachSendsAndCosts) {
 
 TEST(PlanAxes, WhichOneAModelAsksFor) {
   const auto axis = [](const std::string& question) {
-    return at(at(json_of("plan axes " + question), "advice"), "axis").as_string();
+    return at(at(json_of("plan axes " + question, 71), "advice"), "axis").as_string();
   };
-  EXPECT_EQ(axis("examples/models/gpt2 --cluster h100:8 --batch 64"), "data");
   EXPECT_EQ(axis("examples/models/llama-2-70b --cluster a100-80:256 --batch 1024"), "zero");
   EXPECT_EQ(axis("--layers 2 --hidden 65536 --heads 512 --cluster h100:8 --batch 8"), "tensor");
   EXPECT_EQ(axis("examples/models/llama-3.1-405b --cluster h100:8 --batch 8"), "pipeline");
+  const Json fits = json_of("plan axes examples/models/gpt2 --cluster h100:8 --batch 64");
+  EXPECT_EQ(at(at(fits, "advice"), "axis").as_string(), "data");
 }
 
 TEST(PlanAxes, OneDeviceSendsNothing) {

@@ -69,6 +69,13 @@ TEST(Comms, OneRankSendsNothing) {
 
 // --- bubble --------------------------------------------------------------------------------------------------------
 
+TEST(Comms, RanksOnOneHostNeedNoLinkBetweenHosts) {
+  const std::string question = "plan comms --bytes 1GB --ranks 8 --link 1GB/s";
+  const Json all = json_of(question), said = json_of(question + " --ranks-per-host 8");
+  EXPECT_EQ(at(said, "all_reduce").dump(), at(all, "all_reduce").dump());
+  EXPECT_EQ(at(said, "by_ranks").as_array().size(), 3U);  // 2, 4, 8: more would be on several hosts
+}
+
 TEST(Bubble, FourStages) {
   for (const auto& [microbatches, text] :
        {std::pair{1, "75.0 %"}, std::pair{4, "42.9 %"}, std::pair{16, "15.8 %"}, std::pair{64, "4.5 %"}}) {
@@ -131,6 +138,14 @@ TEST(Bubble, SweepOverMicrobatches) {
 }
 
 // --- layout --------------------------------------------------------------------------------------------------------
+
+TEST(Layout, TheDataDegreeMayBeSaid) {
+  const std::string question = "plan layout --world 256 --ranks-per-host 8 --tp 8 --pp 4";
+  EXPECT_EQ(json_of(question + " --dp 8").dump(), json_of(question).dump());
+  const Json legal = json_of("plan layout --world 16 --ranks-per-host 8 --dp 2");
+  for (const Json& layout : at(legal, "legal").as_array()) EXPECT_EQ(number(layout, "dp"), 2);
+  EXPECT_EQ(at(legal, "legal").as_array().size(), 4U);
+}
 
 TEST(Layout, TwoHundredFiftySix) {
   const Json result = json_of("plan layout --world 256 --ranks-per-host 8 --tp 8 --pp 4");

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -114,9 +113,7 @@ void check_dry_run(Env& env, Log& log, const ResolvedRun& run, bool all_here) {
   check_tokens(env, log, run);
   check_room(env, run);
   if (!all_here) return;
-  std::vector<int> all(static_cast<std::size_t>(run.config.layout.world()));
-  std::iota(all.begin(), all.end(), 0);
-  check_memory(env, run, all);
+  check_memory(env, run, all_ranks(run.config.layout));
 }
 
 }  // namespace trireme::train

@@ -1,5 +1,7 @@
 #include "engine/train/run_checks.h"
 
+#include <numeric>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -173,6 +175,12 @@ void check_room(Env& env, const ResolvedRun& run) {
       .rule = fmt::format("a checkpoint needs {}, and its disk has {} left", format_bytes(needed), format_bytes(left)),
       .nearest = "a directory on another disk, or checkpoint.interval none",
       .code = ExitCode::kStorage});
+}
+
+std::vector<int> all_ranks(const plan::Layout& layout) {
+  std::vector<int> all(static_cast<std::size_t>(layout.world()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks) {

@@ -28,5 +28,7 @@ void check_room(Env& env, const ResolvedRun& run);
 
 // The host has less memory left than `ranks`, those that it runs, need.
 void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks);
+// Of a layout whose ranks are all here.
+std::vector<int> all_ranks(const plan::Layout& layout);
 
 }  // namespace trireme::train

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/train/rounding_error.h"
+#include "engine/train/run_checks.h"
 #include "engine/train/update_oracle.h"
 
 namespace trireme::train {
@@ -59,6 +60,7 @@ double largest_scaled(const StepValues& values) {
 ResolvedRun with_layout(const ResolvedRun& run, const plan::Layout& layout, DType compute) {
   ResolvedRun other = run;
   other.config.layout = layout;
+  other.config.memory_limit = {};  // of the run's own layout, which is checked by itself
   plan::RunInputs inputs = run.plan.inputs;
   inputs.compute = compute;
   inputs.evaluation_micro_batches = 0;
@@ -372,6 +374,10 @@ double Finding::ratio() const {
 }
 
 VerifyReport verify(Env& env, Log& log, const ResolvedRun& run, const VerifyOptions& options) {
+  const plan::Layout& target = run.config.layout;
+  for (const plan::Layout& layout : {options.reference, target}) {
+    check_memory(env, with_layout(run, layout, run.plan.inputs.compute), all_ranks(layout));
+  }
   return Verification(env, log, run, options).report();
 }
 
