@@ -359,24 +359,59 @@ Result<Json> parse_json(std::string_view text, std::string_view what) {
   return builder.take();
 }
 
+namespace {
+
+// Letters more, less, other, or two neighbours swapped: 1 each. Capitals and dashes for underscores are no difference.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const auto same = [](char x, char y) {
+    const auto plain = [](char c) {
+      return c == '-' ? '_' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    };
+    return plain(x) == plain(y);
+  };
+  std::vector<std::size_t> before, last, row(b.size() + 1);  // distances of prefixes of a to prefixes of b
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before = std::exchange(last, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = last[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1);
+      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]);
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
+// How far a word of so many letters may be from the one that was meant: one in three, three at most.
+std::size_t near(std::size_t letters) { return std::min<std::size_t>(letters / 3, 3); }
+
+// "section.name": each part must be near by itself. Nothing where they are not.
+std::optional<std::size_t> distance_where_near(std::string_view word, std::string_view candidate) {
+  const auto within = [](std::string_view a, std::string_view b) -> std::optional<std::size_t> {
+    const auto [shorter, longer] = std::minmax({a.size(), b.size()});
+    if (longer - shorter > near(longer)) return std::nullopt;
+    const std::size_t distance = edit_distance(a, b);
+    return distance <= near(longer) ? std::optional(distance) : std::nullopt;
+  };
+  const std::size_t dot = word.rfind('.'), of_candidate = candidate.rfind('.');
+  if (dot == std::string_view::npos || of_candidate == std::string_view::npos) return within(word, candidate);
+  const auto section = within(word.substr(0, dot), candidate.substr(0, of_candidate));
+  const auto name = within(word.substr(dot + 1), candidate.substr(of_candidate + 1));
+  return section && name ? std::optional(*section + *name) : std::nullopt;
+}
+
+}  // namespace
+
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
   std::string best;
   std::size_t best_distance = std::numeric_limits<std::size_t>::max();
   for (const std::string& candidate : known) {
-    std::vector<std::size_t> row(candidate.size() + 1);  // distances of a prefix of word to prefixes of candidate
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 0; i < word.size(); ++i) {
-      std::size_t diagonal = std::exchange(row[0], i + 1);
-      for (std::size_t j = 0; j < candidate.size(); ++j) {
-        const std::size_t replaced = diagonal + (word[i] == candidate[j] ? 0 : 1);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
+    const std::optional<std::size_t> distance = distance_where_near(word, candidate);
+    if (!distance || *distance >= best_distance) continue;
+    best_distance = *distance;
+    best = candidate;
   }
   return best;
 }

@@ -78,7 +78,7 @@ Result<Json> parse_toml(std::string_view text, std::string_view what);
 // An object of scalars, lists and tables as a TOML document.
 std::string to_toml(const Json& document);
 
-// The entry of `known` nearest to `word` (edit distance), for "did you mean".
+// The entry of `known` that is really near to `word`, for "did you mean"; "" where none is.
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace trireme

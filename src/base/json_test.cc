@@ -150,10 +150,28 @@ TEST(ParseJson, DeepNestingIsRefused) {
 
 TEST(NearestWord, ByEditDistance) {
   EXPECT_EQ(nearest_word("hidden_sise", {"hidden_size", "head_dim"}), "hidden_size");
-  EXPECT_EQ(nearest_word("tpp", {"pp", "tp"}), "pp");  // a tie: the first
-  EXPECT_EQ(nearest_word("", {"abc", "ab"}), "ab");
+  EXPECT_EQ(nearest_word("tpp", {"pp", "tp"}), "pp");            // a tie: the first
+  EXPECT_EQ(nearest_word("trian", {"train", "plan"}), "train");  // two neighbours swapped
+  EXPECT_EQ(nearest_word("Micro-Batch", {"global_batch", "micro_batch"}), "micro_batch");
   EXPECT_EQ(nearest_word("abc", {"abc"}), "abc");
   EXPECT_EQ(nearest_word("abc", {}), "");
+}
+
+TEST(NearestWord, NoneWhereNoneIsReallyNear) {
+  EXPECT_EQ(nearest_word("", {"abc", "ab"}), "");
+  EXPECT_EQ(nearest_word("lr", {"tp", "pp", "decay"}), "");
+  EXPECT_EQ(nearest_word("cp", {"tp", "pp", "dp"}), "");
+  EXPECT_EQ(nearest_word("batch_size", {"train.seed", "hidden_size", "global_batch"}), "");
+  EXPECT_EQ(nearest_word("weight_decay", {"max_decay_steps"}), "");
+}
+
+TEST(NearestWord, PartsBesideADotAreNearEachByItself) {
+  EXPECT_EQ(nearest_word("train.step", {"train.steps", "train.seed"}), "train.steps");
+  EXPECT_EQ(nearest_word("trian.steps", {"train.steps"}), "train.steps");
+  EXPECT_EQ(nearest_word("optimizer.lr", {"optimizer.decay", "optimizer.beta1"}), "");
+  EXPECT_EQ(nearest_word("layout.steps", {"train.steps"}), "");
+  EXPECT_EQ(nearest_word("links.inside.bandwith", {"links.inside.bandwidth", "links.between.bandwidth"}),
+            "links.inside.bandwidth");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cli/arguments.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/standard_streams.h"
+#include "cli/unknown_option.h"
 
 namespace trireme::cli {
 namespace {
@@ -22,6 +24,7 @@ class CliCommand : public Command {
   void positional(const std::string& name, std::string& value, const std::string& help, bool required) override {
     CLI::Option* option = app_.add_option(name, value, help);
     if (required) option->required();
+    first_positional_ = &value;
   }
   void positionals(const std::string& name, std::vector<std::string>& values, const std::string& help) override {
     app_.add_option(name, values, help)->required();
@@ -71,6 +74,18 @@ class CliCommand : public Command {
 
   bool results_are_kept() const { return kept_ && kept_(); }
 
+  // A command was meant where a group of commands takes a word of its own: "plan flet". "" where none is near.
+  std::string meant_command() const {
+    if (first_positional_ == nullptr) return "";
+    std::vector<std::string> names;
+    for (const auto& child : children_) names.push_back(child->app_.get_name());
+    const std::string nearest = nearest_word(*first_positional_, names);
+    return nearest.empty() ? "" : full_name_ + " " + nearest;
+  }
+
+  bool takes_keys() const { return settings_ != nullptr; }
+
+  // Its options and commands, as they are written.
   std::vector<std::string> known_options() const {
     std::vector<std::string> names;
     for (const CLI::Option* option : app_.get_options()) names.push_back(option->get_name());
@@ -85,8 +100,8 @@ class CliCommand : public Command {
       const std::string& word = rest[i];
       const std::size_t equals = word.find('=');
       if (word.rfind("--", 0) != 0 || word.find('.') == std::string::npos) {
-        throw Error(Failure{
-            .option = word, .value = "", .rule = "unknown argument", .nearest = nearest_word(word, known_options())});
+        if (word.rfind("--", 0) == 0) throw Error(unknown_option(word, known_options(), true));
+        throw Error(Failure{.option = word, .value = "", .rule = "is not expected here", .nearest = ""});
       }
       if (equals != std::string::npos) {
         settings_->emplace_back(word.substr(2, equals - 2), word.substr(equals + 1));
@@ -104,21 +119,35 @@ class CliCommand : public Command {
   std::vector<std::pair<std::string, std::string>>* settings_ = nullptr;
   std::function<ExitCode()> action_;
   std::function<bool()> kept_;
+  const std::string* first_positional_ = nullptr;
 };
 
 void complain(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
-// What the parser refused, with the nearest known word where it was an unknown one.
-int usage_error(const CLI::ParseError& error, CliCommand& command, int argc, char** argv) {
-  complain(fmt::format("error: {}\n", error.what()));
+// The first option that the command does not have, else the first word that it did not expect.
+Failure unexpected(const CliCommand& command, const CLI::ParseError& error, int argc, char** argv) {
   const std::vector<std::string> known = command.known_options();
+  std::string first;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (std::string(error.what()).find(word) == std::string::npos) continue;
-    const std::string nearest = nearest_word(word, known);
-    if (!nearest.empty() && nearest != word) complain(fmt::format("did you mean {}?\n", nearest));
-    break;
+    const std::string name = word.substr(0, word.find('='));
+    if (name.size() > 2 && name.starts_with("--") && std::ranges::find(known, name) == known.end()) {
+      return unknown_option(word, known, command.takes_keys());
+    }
+    if (first.empty() && std::string_view(error.what()).find(word) != std::string_view::npos) first = word;
   }
+  const std::string nearest = nearest_word(first, known);
+  return {.option = first,
+          .value = "",
+          .rule = "is not expected here",
+          .nearest = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)};
+}
+
+// What the parser refused.
+int usage_error(const CLI::ParseError& error, CliCommand& command, int argc, char** argv) {
+  const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const std::string sentence = extras ? unexpected(command, error, argc, argv).sentence() : error.what();
+  complain(fmt::format("error: {}\n", sentence));
   complain(fmt::format("`{} --help` shows what there is\n", command.full_name()));
   return static_cast<int>(ExitCode::kUsage);
 }
@@ -134,6 +163,8 @@ ExitCode act(CliCommand& command) {
   } catch (const Error& error) {
     complain(fmt::format("error: {}\n", error.what()));
     if (!error.hint().empty()) complain(fmt::format("hint: {}\n", error.hint()));
+    const std::string meant = error.code() == ExitCode::kUsage ? command.meant_command() : "";
+    if (!meant.empty()) complain(fmt::format("did you mean {}?\n", meant));
     return error.code();
   } catch (const std::bad_alloc&) {
     complain("error: out of memory on the host\n");

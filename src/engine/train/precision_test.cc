@@ -87,7 +87,6 @@ TEST(Precision, AnOverflowIsToldAndTheScaleHalved) {
 TEST(Precision, WhatCannotBeIsRefused) {
   SmallRun run;
   EXPECT_THAT(run.run({{"train.precision", "int8"}}).error, HasSubstr("train.precision = int8"));
-  EXPECT_THAT(run.run({{"train.fp32_gradients", "true"}}).error, HasSubstr("train.fp32_gradients"));
   EXPECT_THAT(run.run({{"optimizer.loss_scale", "8"}}).error, HasSubstr("is of fp16 runs"));
   EXPECT_THAT(run.run(with(in("fp16"), {{"optimizer.loss_scale", "1000"}})).error, HasSubstr("a power of two"));
   EXPECT_THAT(run.run(with(in("bf16"), {{"layout.dp", "2"}, {"layout.all_reduce", "library"}})).error,

@@ -1,9 +1,10 @@
 #include "engine/train/run_config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "base/words.h"
+#include "engine/train/foreign_names.h"
 #include "engine/train/run_keys.h"
 
 namespace trireme::train {
@@ -27,10 +28,8 @@ bool has(const Json& file, std::string_view section, std::string_view name) {
   return table != nullptr && table->is_object() && table->find(name) != nullptr;
 }
 
-Failure unknown_key(const std::string& name) {
-  std::vector<std::string> known;
-  for (const RunKey& key : run_keys()) known.push_back(key.name);
-  return wrong(name, "", "unknown key", nearest_word(name, known));
+bool is_section(const std::string& name) {
+  return std::ranges::any_of(run_keys(), [&](const RunKey& key) { return key.name.starts_with(name + "."); });
 }
 
 // The text of an override as the value that its key takes.
@@ -67,7 +66,7 @@ Status apply_file(RunConfig& config, const Json& file) {
       return wrong("layout", table.dump(), "the planner's search is not part of this build",
                    "a [layout] table with tp, pp, dp");
     }
-    if (!table.is_object()) return unknown_key(section);
+    if (!table.is_object() || (table.as_object().empty() && !is_section(section))) return unknown_key(section);
     for (const auto& [name, value] : table.as_object()) {
       const std::string full = section + "." + name;
       const RunKey* key = find_key(full);
@@ -155,9 +154,7 @@ Status check_together(RunConfig& config, const Given& given) {
   if (config.model_config.empty()) return wrong("model.config", "", "is needed", "the path of a config.json");
   if (config.train_tokens.empty())
     return wrong("data.train", "", "is needed", "a file that trireme data tokenize wrote");
-  if (config.fp32_gradients && !is_narrow(config.precision)) {
-    return wrong("train.fp32_gradients", "true", "gradients of an fp32 run are fp32", "train.precision = \"bf16\"");
-  }
+  config.fp32_gradients = config.fp32_gradients && is_narrow(config.precision);  // those of an fp32 run are fp32 anyway
   if (config.precision != DType::kF16 && !(config.loss_scale == optim::LossScalePolicy{})) {
     return wrong("optimizer.loss_scale", fmt::format("{}", config.loss_scale.initial), "is of fp16 runs",
                  "train.precision = \"fp16\"");
@@ -172,7 +169,7 @@ Status check_together(RunConfig& config, const Given& given) {
   const bool wsd = config.learning_rate.decay == optim::Decay::kWsd;
   const bool decays =
       config.learning_rate.decay != optim::Decay::kConstant && (!wsd || config.learning_rate.decay_steps > 0);
-  if (!decays && config.learning_rate.minimum > 0.0) {
+  if (!decays && config.learning_rate.minimum > 0.0 && config.learning_rate.minimum != config.learning_rate.peak) {
     return wrong("optimizer.min_learning_rate", fmt::format("{}", config.learning_rate.minimum),
                  "is never reached: this schedule does not decay", "0");
   }

@@ -99,9 +99,17 @@ TEST(RunConfig, CheckpointKeysAreReadAndTheirRulesKept) {
             run.save_interval);
   EXPECT_NE(refusal(kLeast, {{"checkpoint.interval", "0"}}).find("checkpoint.interval = \"0\""), std::string::npos);
   EXPECT_NE(refusal(kLeast, {{"checkpoint.mtbf", "never"}}).find("must be a time from 1ms to"), std::string::npos);
+  EXPECT_NE(refusal(kLeast, {{"checkpoint.mtbf", "30"}}).find("checkpoint.mtbf = 30: has no unit"), std::string::npos);
+  EXPECT_NE(
+      refusal(kLeast, {{"train.memory_limit", "8"}}).find("train.memory_limit = 8: has no unit; did you mean 8GB"),
+      std::string::npos);
+  EXPECT_EQ(from(kLeast, {{"train.memory_limit", "8000000000"}}).value().memory_limit, Bytes{8'000'000'000});
+  EXPECT_EQ(from(kLeast, {{"train.memory_limit", "79.1GiB"}}).value().memory_limit, Bytes{84'932'978'278});
   EXPECT_NE(refusal(kLeast, {{"checkpoint.interval", "5"}, {"checkpoint.mtbf", "3h"}}).find("auto only"),
             std::string::npos);
   EXPECT_NE(refusal(kLeast, {{"checkpoint.interval", "none"}, {"checkpoint.keep_last", "3"}}).find("a run that saves"),
+            std::string::npos);
+  EXPECT_NE(refusal(kLeast, {{"checkpoint.accept", "lr"}}).find("nearest legal: optimizer.learning_rate"),
             std::string::npos);
   EXPECT_NE(refusal(kLeast, {{"checkpoint.accept", "train.step"}}).find("nearest legal: train.steps"),
             std::string::npos);

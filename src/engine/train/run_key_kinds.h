@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/missing_unit.h"
 #include "engine/train/run_keys.h"
 
 namespace trireme::train {
@@ -106,11 +107,12 @@ inline RunKey bytes_key(std::string name, std::string help, Field<Bytes> field) 
           .kind = "text",
           .help = std::move(help),
           .set = [name, field](RunConfig& config, const Json& value) -> Status {
-            if (!value.is_string()) return wrong(name, value.dump(), "must be text with a unit", "8GB");
+            if (!value.is_string()) return wrong(name, value.dump(), "must be text with a unit", "\"8GB\"");
             field(config) = Bytes{};
             if (value.as_string().empty()) return ok_status();
-            const Result<Bytes> bytes = parse_bytes(value.as_string());
-            if (!bytes || bytes->count < 1) return wrong(name, value.as_string(), "must be bytes above 0", "8GB");
+            const Result<Bytes> bytes = parse_memory(value.as_string());
+            if (!bytes) return wrong(name, value.as_string(), bytes.failure().rule, bytes.failure().nearest);
+            if (bytes->count < 1) return wrong(name, value.as_string(), "must be above 0", "8GB");
             field(config) = *bytes;
             return ok_status();
           },
@@ -137,6 +139,8 @@ inline RunKey time_key(std::string name, std::string help, Field<Seconds> field,
             field(config) = Seconds{};
             if (text.empty() && range.may_be_empty) return ok_status();
             const Result<Seconds> time = parse_seconds(text);
+            const bool is_number = !text.empty() && text.front() >= '0' && text.front() <= '9';
+            if (!time && is_number) return wrong(name, text, time.failure().rule, time.failure().nearest);
             if (!time || !(*time >= range.least && *time <= range.most)) {
               return wrong(
                   name, text.empty() ? "\"\"" : text,

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "engine/train/foreign_names.h"
+
 namespace trireme::train {
 namespace {
 
@@ -68,10 +70,14 @@ Status check_accepted_keys(const std::vector<std::string>& accept) {
   known.push_back(kDataKey);
   for (const std::string& key : accept) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string nearest = nearest_word(key, known);
+    const ForeignNames* foreign = nearest.empty() ? find_foreign(key) : nullptr;
+    if (foreign != nullptr && std::find(known.begin(), known.end(), foreign->key) != known.end())
+      nearest = foreign->key;
     return Failure{.option = "checkpoint.accept",
                    .value = key,
                    .rule = "is not a key whose change must be accepted",
-                   .nearest = nearest_word(key, known)};
+                   .nearest = nearest};
   }
   return ok_status();
 }
