@@ -74,14 +74,23 @@ void write_calibration(Env& env, const StepOptions& options, const train::Resolv
   env.write_file_atomically(options.calibration, planner::to_toml(problem.cluster.device.name, fitted));
 }
 
-void print(const train::StepProfile& profile, const std::vector<report::KernelRow>& rows, double ranks) {
+// The model flops of a step over what products would do meanwhile. Nothing where the step is faster than any product
+// that was measured or seen.
+std::optional<double> model_share(const train::StepProfile& profile, const report::KernelLimits& limits, double ranks) {
+  const double share = profile.model_flops / profile.step_s / ranks / limits.flops_per_s;
+  return share <= 1 ? std::optional(share) : std::nullopt;
+}
+
+void print(const train::StepProfile& profile, const std::vector<report::KernelRow>& rows,
+           const report::KernelLimits& limits, double ranks) {
+  const std::optional<double> mfu = model_share(profile, limits, ranks);
   fmt::print("{}\n", report::kernel_table(rows, profile.step_s, profile.waited_s));
   fmt::print(
-      "{:.0f} tokens/s, {:.1f} GFLOP/s of the model: {:.1f} % of the rate of products, {:.1f} GFLOP/s a rank; "
-      "a copy reads and writes {:.1f} GB/s\n",
+      "{:.0f} tokens/s, {:.1f} GFLOP/s of the model: {} of the rate of products, {:.1f} GFLOP/s a rank; "
+      "a copy reads and writes {:.1f} GB/s in memory, {:.1f} in a cache\n",
       profile.tokens / profile.step_s, profile.model_flops / profile.step_s / 1e9,
-      100 * profile.model_flops / profile.step_s / ranks / profile.gemm_flops_per_s, profile.gemm_flops_per_s / 1e9,
-      profile.copy_bytes_per_s / 1e9);
+      mfu ? fmt::format("{:.1f} %", 100 * *mfu) : "a share that is not known", limits.flops_per_s / 1e9,
+      limits.bytes_per_s / 1e9, limits.cache_bytes_per_s / 1e9);
 }
 
 ExitCode run_step(Env& env, const StepOptions& options) {
@@ -102,20 +111,25 @@ ExitCode run_step(Env& env, const StepOptions& options) {
   const std::unique_ptr<Log> log = make_stderr_log();
   const train::StepProfile profile =
       train::profile_steps(env, *log, run, static_cast<int>(options.steps), static_cast<int>(options.rank));
-  const std::vector<report::KernelRow> rows = report::kernel_rows(
-      profile.kernels, {.flops_per_s = profile.gemm_flops_per_s, .bytes_per_s = profile.copy_bytes_per_s},
-      options.shapes);
+  const report::KernelLimits limits = report::reached({.flops_per_s = profile.gemm_flops_per_s,
+                                                       .bytes_per_s = profile.copy_bytes_per_s,
+                                                       .cache_bytes_per_s = profile.cache_bytes_per_s},
+                                                      profile.kernels);
+  const std::vector<report::KernelRow> rows = report::kernel_rows(profile.kernels, limits, options.shapes);
+  const std::optional<double> mfu = model_share(profile, limits, ranks);
   if (options.train.json) {
     fmt::print("{}\n", Json::object({{"kernels", report::kernel_json(rows)},
                                      {"step_s", profile.step_s},
                                      {"waited_s", profile.waited_s},
                                      {"tokens_per_s", profile.tokens / profile.step_s},
                                      {"model_flops", profile.model_flops},
-                                     {"gemm_flops_per_s", profile.gemm_flops_per_s},
-                                     {"copy_bytes_per_s", profile.copy_bytes_per_s}})
+                                     {"mfu", mfu ? Json(*mfu) : Json()},
+                                     {"gemm_flops_per_s", limits.flops_per_s},
+                                     {"copy_bytes_per_s", limits.bytes_per_s},
+                                     {"cache_bytes_per_s", limits.cache_bytes_per_s}})
                            .dump(2));
   } else {
-    print(profile, rows, ranks);
+    print(profile, rows, limits, ranks);
   }
   if (problem) {
     write_calibration(env, options, run, *problem, profile);
@@ -150,8 +164,8 @@ cluster::Cluster cluster_of(Env& env, const train::MachineRates& rates, const st
   const std::string all = fmt::format("measured, {} rank{} at once", rates.ranks, alone ? "" : "s");
   cluster.sources = {
       {"device.memory", "what of the host was free, shared by its devices"},
-      {"device.fp32", all + ": a product of 1024 x 1024 x 1024"},
-      {"device.bf16", all + ": the same in bf16"},
+      {"device.fp32", all + ": the fastest of its products, 1024 x 1024 x 1024 and those of layers"},
+      {"device.bf16", all + ": a product of 1024 x 1024 x 1024"},
       {"device.memory_bandwidth", all + ": a copy of 128 MiB, read and written"},
       {"links.inside.bandwidth", alone ? "one rank: that of memory" : all + ": an all-reduce of 64 MiB"},
       {"links.inside.latency", alone ? "one rank: an assumption" : all + ": half of an all-reduce of one number"},
@@ -163,7 +177,7 @@ cluster::Cluster cluster_of(Env& env, const train::MachineRates& rates, const st
 void print(const train::MachineRates& rates) {
   fmt::print("{} rank{} x {} thread{}, all at once; of a rank\n", rates.ranks, rates.ranks == 1 ? "" : "s",
              rates.threads, rates.threads == 1 ? "" : "s");
-  fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "fp32 product 1024 x 1024 x 1024", rates.fp32_flops_per_s / 1e9);
+  fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "fp32 product, the fastest", rates.fp32_flops_per_s / 1e9);
   fmt::print("  {:<34} {:>10.1f} GFLOP/s\n", "bf16 product 1024 x 1024 x 1024", rates.bf16_flops_per_s / 1e9);
   for (const train::ProductRate& product : rates.products) {
     fmt::print("  {:<34} {:>10.1f} GFLOP/s\n",

@@ -1,6 +1,8 @@
 #pragma once
 
-// Kernels of a step beside what limits them: flops or bytes, whichever takes longer at the rates of the machine.
+// Kernels of a step beside what limits them: flops or bytes, whichever takes longer at the rates of the machine. A
+// kernel that is faster than memory found its data in a cache, which is its limit then. What a kernel has reached is no
+// less than its limit: no share is above 1.
 
 #include <string>
 #include <vector>
@@ -12,12 +14,17 @@ namespace trireme::report {
 
 struct KernelLimits {
   double flops_per_s = 0;
-  double bytes_per_s = 0;
+  double bytes_per_s = 0;        // of memory
+  double cache_bytes_per_s = 0;  // of data that a cache holds
 };
+// Measured limits, raised to what any of the kernels has reached.
+KernelLimits reached(KernelLimits measured, const std::vector<telemetry::KernelTimes>& kernels);
+
+enum class KernelLimit { kFlops, kBytes, kCache };
 struct KernelRow {
   telemetry::KernelTimes times;
-  bool by_flops = false;  // what limits it
-  double limit_s = 0;     // at that rate
+  KernelLimit limit = KernelLimit::kFlops;  // what limits it; of several shapes, those that take longest
+  double limit_s = 0;                       // at that rate, never more than it took
 };
 
 // Products of one kind, whatever their shape, are one row where `by_shape` is false.

@@ -33,7 +33,7 @@ Json to_json(const StepRecord& r) {
                             {"samples", r.samples},
                             {"tokens", r.tokens},
                             {"tokens_per_s", r.tokens_per_s},
-                            {"mfu", r.mfu},
+                            {"mfu", r.mfu ? Json(*r.mfu) : Json(nullptr)},
                             {"step_s", r.step_s},
                             {"resident_bytes", r.resident_bytes},
                             {"incarnation", r.incarnation}});
@@ -60,7 +60,6 @@ Result<StepRecord> step_record_from_json(const Json& line) {
   for (auto [key, field] : {std::pair<const char*, double*>{"clip_factor", &r.clip_factor},
                             {"lr", &r.learning_rate},
                             {"tokens_per_s", &r.tokens_per_s},
-                            {"mfu", &r.mfu},
                             {"step_s", &r.step_s}}) {
     Result<double> value = number(line, key);
     if (!value) return value.failure();
@@ -92,6 +91,7 @@ Result<StepRecord> step_record_from_json(const Json& line) {
   if (const Json* value = line.find("left_out"); value != nullptr && value->is_bool()) r.left_out = value->as_bool();
   for (auto [key, field] : {std::pair<const char*, std::optional<double>*>{"save_stall_s", &r.save_stall_s},
                             {"goodput", &r.goodput},
+                            {"mfu", &r.mfu},
                             {"loss_scale", &r.loss_scale}}) {
     if (const Json* value = line.find(key); value != nullptr && value->is_number()) *field = value->as_number();
   }

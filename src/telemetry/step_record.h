@@ -31,7 +31,7 @@ struct StepRecord {
   std::int64_t samples = 0;       // that the step used, one after the other
   std::int64_t tokens = 0;        // of all steps so far
   double tokens_per_s = 0.0;
-  double mfu = 0.0;  // model flops / (seconds * measured GEMM rate)
+  std::optional<double> mfu = std::nullopt;  // model flops / (seconds * measured GEMM rate), where that is known
   double step_s = 0.0;
   std::int64_t resident_bytes = 0;                    // anonymous and shared-memory pages of the process
   std::vector<AxisCommunication> communication = {};  // of the axes that communicate

@@ -51,7 +51,10 @@ def main() -> int:
             kernels = profile["kernels"]
             taken = sum(kernel["time_s"] for kernel in kernels)
             assert 0 < taken + profile["waited_s"] <= profile["step_s"] * 1.001, profile
-            assert all(kernel["limit_s"] > 0 and kernel["calls"] > 0 for kernel in kernels), kernels
+            assert all(0 < kernel["limit_s"] <= kernel["time_s"] and kernel["calls"] > 0 for kernel in kernels), kernels
+            assert profile["mfu"] is None or 0 < profile["mfu"] <= 1, profile["mfu"]
+            assert all(k["flops"] <= 1.0001 * k["time_s"] * profile["gemm_flops_per_s"] for k in kernels), profile
+            assert profile["cache_bytes_per_s"] >= profile["copy_bytes_per_s"] > 0, profile
             assert {"gemm", "attention_forward", "attention_backward", "adamw"} <= {k["kernel"] for k in kernels}, kernels
             # The products of a step: three for each parameter that is multiplied with, and those of attention.
             products = sum(kernel["flops"] for kernel in kernels)
@@ -59,6 +62,8 @@ def main() -> int:
             print(f"{layout or 'one rank'}: {len(kernels)} kernels, {100 * taken / profile['step_s']:.0f} % of the step")
         table = subprocess.run(command + ["--shapes"], capture_output=True, text=True, check=True).stdout
         assert "gemm NT 24 x 64 x 64" in table and "in no kernel" in table, table
+        shares = [int(share) for share in re.findall(r"(\d+) % (?:flops|bytes|cache)$", table, re.M)]
+        assert len(shares) > 10 and max(shares) <= 100, table
         assert not (folder / "out").exists(), "it writes a run directory"
         calibrates(program, command, folder)
         refused = subprocess.run(command + ["--rank", "1"], capture_output=True, text=True)

@@ -17,8 +17,8 @@ struct ProductRate {
 
 struct MachineRates {
   int ranks = 1, threads = 1;
-  double fp32_flops_per_s = 0;  // of one rank: a product of 1024 x 1024 x 1024
-  double bf16_flops_per_s = 0;
+  double fp32_flops_per_s = 0;        // of one rank: the fastest of 1024 x 1024 x 1024 and the products below
+  double bf16_flops_per_s = 0;        // 1024 x 1024 x 1024
   double copy_bytes_per_s = 0;        // of one rank: what a copy reads and writes
   std::vector<ProductRate> products;  // fp32, shapes of layers
   double all_reduce_bytes_per_s = 0;  // 64 MiB over all ranks: bytes that a rank sends a second; 0: one rank

@@ -66,4 +66,41 @@ double measure_copy_rate(Env& env, kernels::Device& device, Seconds budget) {
   return rate(bytes, shortest(env, device, budget, [&] { device.kernels().copy(from.view(), to.view()); }));
 }
 
+double measure_cache_rate(Env& env, kernels::Device& device, Seconds budget) {
+  constexpr std::int64_t kExtents[] = {90, 256, 724};  // squared, in floats: 32 KiB, 256 KiB, 2 MiB
+  constexpr double kRound = 1 << 23;                   // bytes of a round, so that the clock does not matter
+  double best = 0;
+  for (const std::int64_t extent : kExtents) {
+    const Tensor from(device, DType::kF32, extent, extent), to(device, DType::kF32, extent, extent);
+    const double bytes = 2.0 * static_cast<double>(extent * extent * dtype_size(DType::kF32));
+    const int times = std::max(1, static_cast<int>(kRound / bytes));
+    const double seconds = shortest(env, device, {budget.count / std::size(kExtents)}, [&] {
+      for (int i = 0; i < times; ++i) device.kernels().copy(from.view(), to.view());
+    });
+    best = std::max(best, rate(times * bytes, seconds));
+  }
+  return best;
+}
+
+PeakRate::PeakRate(double flops_per_s, Seconds now) : best_(flops_per_s), last_(now.count) {}
+
+std::optional<double> PeakRate::share(double flops, double seconds) {
+  fastest_step_ = std::max(fastest_step_, flops / seconds);
+  return known() && best_ > 0 ? std::optional(flops / seconds / best_) : std::nullopt;
+}
+
+Seconds PeakRate::pause() const {
+  constexpr double kShortest = 1, kTimesItsCost = 20;
+  return {std::max(known() ? spread_ : kShortest, kTimesItsCost * cost_)};
+}
+
+bool PeakRate::due(Seconds now) const { return now.count - last_ >= pause().count; }
+
+void PeakRate::measured(double flops_per_s, Seconds begun, Seconds ended) {
+  best_ = std::max(best_, flops_per_s);
+  cost_ = ended.count - begun.count;
+  last_ = ended.count;
+  spread_ *= 2;
+}
+
 }  // namespace trireme::train

@@ -22,8 +22,9 @@ std::string progress_line(const telemetry::StepRecord& r, std::int64_t total_ste
   double exposed_s = 0.0;
   for (const telemetry::AxisCommunication& axis : r.communication) exposed_s += axis.exposed_s;
   if (!r.communication.empty()) line += fmt::format("  waits {:.0f}%", 100.0 * exposed_s / r.step_s);
-  line += fmt::format("  {} tok/s  MFU {:.1f}%  ETA {}  {}", thousands(r.tokens_per_s), 100.0 * r.mfu,
-                      format_clock(remaining_s), format_bytes(Bytes{r.resident_bytes}));
+  const std::string mfu = r.mfu ? fmt::format("{:.1f}%", 100.0 * *r.mfu) : "not known";
+  line += fmt::format("  {} tok/s  MFU {}  ETA {}  {}", thousands(r.tokens_per_s), mfu, format_clock(remaining_s),
+                      format_bytes(Bytes{r.resident_bytes}));
   return line;
 }
 

@@ -32,6 +32,9 @@ TEST(Progress, TheLineSaysEverything) {
   for (const char* part : {"step 120/400", "loss 2.2500", "31.2k tok/s", "MFU 40.0%", "ETA 0:42", "412.00 MB"}) {
     EXPECT_NE(line.find(part), std::string::npos) << part << " in " << line;
   }
+  telemetry::StepRecord taken = record(120);
+  taken.mfu.reset();
+  EXPECT_NE(progress_line(taken, 400, 42.0).find("MFU not known  ETA"), std::string::npos);
   EXPECT_EQ(format_clock(3723), "1:02:03");
 }
 

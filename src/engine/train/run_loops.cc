@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/hugging_face.h"
+#include "engine/train/peak.h"
 #include "engine/train/run_progress.h"
 #include "engine/train/run_saver.h"
 #include "engine/train/same_run.h"
@@ -82,7 +83,8 @@ class Leader {
                   leader.claim.incarnation_above(std::max(earlier_.incarnation, leader.from.progress.incarnation))),
         facts_(progress_.facts(data_identity(leader.tokens))),
         schedule_(progress_.policy(), progress_.first_step()),
-        metrics_(own.env, metrics_of(config_.out)) {
+        metrics_(own.env, metrics_of(config_.out)),
+        peak_(outcome_.gemm_flops_per_s, own.env.now()) {
     facts_.model_files = model_files_of(own, leader.from.path);
     if (const std::string refused = checkpoint::refused_elsewhere(own.run.plan.table.config); !refused.empty()) {
       log_.warning("the model that this run writes: {}", refused);
@@ -143,6 +145,7 @@ class Leader {
       leader_.progress.step(record);
       outcome_.last = record;
       outcome_.steps_done = step;
+      measure_again();
       if (step == first) own_.world.set_deadline(Seconds{config_.deadline_s});
       if (stop_asked()) {
         outcome_.interrupted = step < config_.steps;
@@ -153,6 +156,18 @@ class Leader {
       if (const std::string news = schedule_.take_news(); !news.empty()) log_.info("{}", news);
       if (schedule_.due(step) && saver_->has_room()) save(step, "interval");
     }
+  }
+
+  // The machine may have been taken when the rate that MFU is of was measured.
+  void measure_again() {
+    const Seconds begun = own_.env.now();
+    if (!peak_.due(begun)) return;
+    const bool was_known = peak_.known();
+    peak_.measured(leader_.measure_rate(), begun, own_.env.now());
+    outcome_.gemm_flops_per_s = peak_.flops_per_s();
+    if (was_known || !peak_.known()) return;
+    log_.info("steps were faster than the products of the start; measured GEMM rate now {}",
+              format_flops_rate(peak_.flops_per_s()));
   }
 
   // The disk may be large enough for one checkpoint, and too small for those that are to stay and one more.
@@ -197,8 +212,8 @@ class Leader {
     record.samples = batch.global_batch;
     record.tokens = progress_.at(step).tokens;
     record.tokens_per_s = step_tokens / record.step_s;
-    record.mfu = model::model_flops(own_.run.plan.table.config, batch.global_batch, batch.sequence).count /
-                 (record.step_s * outcome_.gemm_flops_per_s);
+    record.mfu = peak_.share(model::model_flops(own_.run.plan.table.config, batch.global_batch, batch.sequence).count,
+                             record.step_s);
     record.resident_bytes = own_.env.resident_memory().anonymous.count;
     for (const auto& [axis, times] : own_.rank.last_times()) {
       record.communication.push_back({axis, times.under_way.count, times.exposed.count});
@@ -271,6 +286,7 @@ class Leader {
   SaveFacts facts_;
   SaveSchedule schedule_;
   telemetry::MetricsWriter metrics_;
+  PeakRate peak_;
   std::optional<RunSaver> saver_;
   std::optional<double> stall_s_;  // of a save since the last step
   double useful_s_ = 0;            // in steps of this start

@@ -2,6 +2,8 @@
 
 // From the state being there to the model on disk: the leader's loop, which decides, and the others', which follow.
 
+#include <functional>
+
 #include "engine/train/control.h"
 #include "engine/train/progress.h"
 #include "engine/train/rank_watch.h"
@@ -32,6 +34,7 @@ struct LeadersRun {
   Progress& progress;
   Seconds begun;  // this start
   TrainOutcome& outcome;
+  std::function<double()> measure_rate;  // that MFU is of, once more; takes some milliseconds
 };
 
 // Rank 0: steps, metrics, the decisions to go on and to save, the model at the end.

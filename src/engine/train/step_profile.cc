@@ -1,5 +1,7 @@
 #include "engine/train/step_profile.h"
 
+#include <algorithm>
+
 #include "engine/kernels/timed_device.h"
 #include "engine/train/peak.h"
 #include "engine/train/rank_trainer.h"
@@ -9,14 +11,24 @@
 
 namespace trireme::train {
 
+namespace {
+
+// The best of what was measured so far and now: the machine may be taken at any time.
+void measure_limits(Env& env, const ResolvedRun& run, StepProfile& profile) {
+  const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device(run.plan.inputs.threads);
+  const auto raise = [](double& best, double measured) { best = std::max(best, measured); };
+  raise(profile.gemm_flops_per_s, measure_gemm_rate(env, *device, run.plan.inputs.compute));
+  raise(profile.copy_bytes_per_s, measure_copy_rate(env, *device));
+  raise(profile.cache_bytes_per_s, measure_cache_rate(env, *device));
+}
+
+}  // namespace
+
 StepProfile profile_steps(Env& env, Log& log, const ResolvedRun& run, int steps, int profiled) {
   TRIREME_CHECK(steps >= 1 && profiled >= 0 && profiled < run.config.layout.world());
+  check_memory(env, run, all_ranks(run.config.layout));
   StepProfile profile;
-  {
-    const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device(run.plan.inputs.threads);
-    profile.gemm_flops_per_s = measure_gemm_rate(env, *device, run.plan.inputs.compute);
-    profile.copy_bytes_per_s = measure_copy_rate(env, *device);
-  }
+  measure_limits(env, run, profile);
   const data::Sampler tokens = open_training(env, run);
   const std::unique_ptr<RunWorld> world =
       make_thread_run_world(run.config.layout.world(), Seconds{run.config.start_deadline_s});
@@ -40,6 +52,7 @@ StepProfile profile_steps(Env& env, Log& log, const ResolvedRun& run, int steps,
     profile.step_s = all / steps;
     profile.waited_s = waited / steps;
   });
+  measure_limits(env, run, profile);
   for (telemetry::KernelTimes& kernel : profile.kernels) {
     kernel.calls /= steps;
     kernel.seconds /= steps;

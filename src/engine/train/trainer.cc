@@ -64,7 +64,7 @@ class Run {
       if (start.checkpoints.empty()) check_weights(env_, run_);
       if (!hooks_.incarnation) check_tokens(env_, watch.log(), run_);  // a supervisor has done so, once for all starts
       check_room(env_, run_);
-      measure(watch.log());
+      measure_first(watch.log());
     }
     control.decide(0);  // nobody takes memory for a run that the leader refuses
     RankTrainer rank(env_, watch.log(), run_, number, kernels::make_cpu_device(run_.plan.inputs.threads),
@@ -86,8 +86,9 @@ class Run {
       watch.set_next(from.progress.step + 1);
       watch.at(Phase::kIdle);
       const RankRun own{env_, run_, hooks_, world_, watch, control, rank, trace};
-      control.leads() ? lead(own, {start, from, *claim, tokens_, progress_, begun_, outcome_})
-                      : follow(own, from.progress.step);
+      control.leads()
+          ? lead(own, {start, from, *claim, tokens_, progress_, begun_, outcome_, [this] { return measure({kAgain}); }})
+          : follow(own, from.progress.step);
     } catch (const Error& error) {
       if (error.code() == ExitCode::kHang) tell_last_operations(rank.rank(), watch.log());
       throw;
@@ -151,13 +152,18 @@ class Run {
   }
 
   // The rate that MFU is of: what all ranks of the leader's machine reach together, for as many as there are.
-  void measure(Log& log) {
+  static constexpr double kAtStart = 0.25, kAgain = 0.02;  // seconds, about
+  double measure(Seconds budget) {
+    const int all = std::min(env_.core_count(), run_.plan.inputs.threads * ranks_here_);
+    const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device(std::max(1, all));
+    return measure_gemm_rate(env_, *device, run_.plan.inputs.compute, {}, budget) * ranks() / ranks_here_;
+  }
+
+  void measure_first(Log& log) {
     outcome_.gemm_flops_per_s = hooks_.gemm_flops_per_s;
     if (outcome_.gemm_flops_per_s > 0) return;
     const int threads = run_.plan.inputs.threads;
-    const int all = std::min(env_.core_count(), threads * ranks_here_);
-    const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device(std::max(1, all));
-    outcome_.gemm_flops_per_s = measure_gemm_rate(env_, *device, run_.plan.inputs.compute) * ranks() / ranks_here_;
+    outcome_.gemm_flops_per_s = measure({kAtStart});
     log.info("{} rank{} x {} compute thread{}, measured GEMM rate {} in {}", ranks(), ranks() == 1 ? "" : "s", threads,
              threads == 1 ? "" : "s", format_flops_rate(outcome_.gemm_flops_per_s),
              plan::precision_name(run_.plan.inputs.compute));
