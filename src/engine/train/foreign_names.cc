@@ -26,7 +26,7 @@ constexpr ForeignNames kNames[] = {
     // Batches.
     {"train.global_batch", "batch", "",
      "batch_size train_batch_size global_batch_size batch_size_global total_batch_size effective_batch_size "
-     "global_train_batch_size"},
+     "global_train_batch_size batch"},
     {"train.micro_batch", "micro-batch", "",
      "per_device_train_batch_size micro_batch_size train_micro_batch_size_per_gpu local_batch_size device_batch_size "
      "per_gpu_train_batch_size batch_size_per_gpu mbs microbatch_size device_train_microbatch_size"},
@@ -72,7 +72,7 @@ constexpr ForeignNames kNames[] = {
      "grad_clip max_grad_norm clip_grad gradient_clipping clip_grad_norm max_norm gradient_clip_val grad_clip_norm "
      "grad_norm_clip"},
     {"", "", "the optimizer is AdamW, and there is no other",
-     "optimizer optim optimizer_type optimizer_name optim_type"},
+     "optimizer optim optimizer_type optimizer_name optim_type optimizer.type optimizer.name momentum nesterov"},
     // The layout.
     {"layout.tp", "tp", "",
      "tp tensor_parallel tensor_parallel_size tensor_parallel_degree tensor_model_parallel_size model_parallel_size "
@@ -86,7 +86,8 @@ constexpr ForeignNames kNames[] = {
      "data_parallel_shard_degree "
      "dp_size dp_replicate dp_shard num_replicas data_parallelism"},
     {"layout.interleave", "interleave", "",
-     "virtual_pipeline_model_parallel_size vpp num_layers_per_virtual_pipeline_stage virtual_pipeline_parallel_size "
+     "virtual_pipeline_model_parallel_size virtual_pipeline vpp num_layers_per_virtual_pipeline_stage "
+     "virtual_pipeline_parallel_size "
      "num_virtual_stages_per_pipeline_rank virtual_pipeline_stages pipeline_parallel_layers_per_stage model_chunks "
      "vpp_size "
      "num_model_chunks"},
@@ -137,7 +138,7 @@ constexpr ForeignNames kNames[] = {
      "norm_epsilon layernorm_epsilon init_method_std initializer_range normalization position_embedding_type swiglu "
      "activation_function hidden_act bias group_query_attention"},
     {"model.config", "", "",
-     "model_name_or_path model_name config_name model_path hf_config_path model_config model_id"},
+     "model model_name_or_path model_name config_name model_path hf_config_path model_config model_id"},
     {"model.weights", "", "",
      "init_from initialize_from pretrained_checkpoint pretrained_model pretrained_model_name_or_path hf_weights "
      "init_weights finetune initial_load_path"},
@@ -162,7 +163,8 @@ constexpr ForeignNames kNames[] = {
      "evaluation_steps val_loss_every"},
     {"train.log_interval", "", "", "log_interval logging_steps log_freq log_every print_interval steps_per_print"},
     {"checkpoint.interval", "", "",
-     "save_steps save_interval save_every checkpoint_interval checkpoint_every save_freq ckpt_interval "
+     "save_steps enable_checkpoint save_interval save_every checkpoint_interval checkpoint_every save_freq "
+     "ckpt_interval "
      "save_every_steps "
      "checkpoint_freq save_frequency"},
     {"checkpoint.keep_last", "", "",
@@ -172,7 +174,8 @@ constexpr ForeignNames kNames[] = {
      "resume_from_checkpoint load resume resume_from load_checkpoint resume_checkpoint_path resume_path ckpt_path "
      "load_dir load_path resume_from_path"},
     {"out.directory", "", "",
-     "output_dir save out_dir output dump_folder save_dir output_path checkpoint_dir checkpoints_path save_path out "
+     "output_dir save out_dir checkpoint.folder output dump_folder save_dir output_path checkpoint_dir "
+     "checkpoints_path save_path out "
      "output_log_dir checkpoint_path run_dir"},
     {"out.overwrite", "", "", "overwrite_output_dir overwrite force"},
     {"out.trace", "", "", "profile profiling enable_profiling profiler trace use_pytorch_profiler"},
@@ -184,6 +187,10 @@ constexpr ForeignNames kNames[] = {
     {"train.start_deadline", "", "", "init_timeout_seconds init_timeout"},
     {"supervise.hosts", "", "", "hostfile hosts hostlist nodelist host_file"},
     {"supervise.launcher", "", "", "launcher distributed_launcher"},
+    {"supervise.launcher", "", "ranks are threads of one process, or MPI connects them: supervise.launcher",
+     "backend ddp_backend distributed_backend dist_backend"},
+    {"train.threads", "", "a rank computes on CPU threads: train.threads",
+     "device cuda gpu use_gpu accelerator use_cpu"},
     {"supervise.retries", "", "", "max_restarts retries num_restarts"},
     {"", "", "ranks are layout.dp x layout.tp x layout.pp, on the hosts of supervise.hosts",
      "nproc_per_node nnodes num_gpus num_nodes world_size gpus devices n_gpus local_rank nodes num_processes ngpu"},
@@ -191,18 +198,29 @@ constexpr ForeignNames kNames[] = {
      "compile torch_compile flash_attention use_flash_attn flash_attn attn_implementation fused_kernels use_flash"},
 };
 
-std::string folded(std::string_view written) {
-  std::string text(written.substr(std::min(written.find_last_of('.') + 1, written.size())));
-  text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
+// Lower case, underscores, no dashes before it.
+std::string plain(std::string_view written) {
+  std::string text(written.substr(std::min(written.find_first_not_of('-'), written.size())));
   for (char& c : text) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
+}
+
+// What is behind the last point.
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+const ForeignNames* row_of(std::string_view name) {
+  for (const ForeignNames& row : kNames) {
+    const std::vector<std::string_view> names = words_of(row.names);
+    if (std::ranges::find(names, name) != names.end()) return &row;
+  }
+  return nullptr;
 }
 
 // Keys of the last part that is written, whatever the section.
 std::vector<std::string> keys_of_name(const std::string& name) {
   std::vector<std::string> found;
   for (const RunKey& key : run_keys()) {
-    if (folded(key.name) == name) found.push_back(key.name);
+    if (last_part(key.name) == name) found.push_back(key.name);
   }
   return found;
 }
@@ -211,17 +229,22 @@ std::vector<std::string> keys_of_name(const std::string& name) {
 
 std::span<const ForeignNames> foreign_names() { return kNames; }
 
+bool is_section(std::string_view name) {
+  const std::string start = std::string(name) + ".";
+  return std::ranges::any_of(run_keys(), [&](const RunKey& key) { return key.name.starts_with(start); });
+}
+
 const ForeignNames* find_foreign(std::string_view written) {
-  const std::string name = folded(written);
-  for (const ForeignNames& row : kNames) {
-    const std::vector<std::string_view> names = words_of(row.names);
-    if (std::ranges::find(names, name) != names.end()) return &row;
-  }
-  return nullptr;
+  const std::string name = plain(written);
+  if (const ForeignNames* whole = row_of(name)) return whole;
+  if (const ForeignNames* last = row_of(last_part(name))) return last;
+  // "zero_optimization.stage": the table that it is in.
+  const std::string_view section = std::string_view(name).substr(0, name.find('.'));
+  return section.size() < name.size() && !is_section(section) ? row_of(section) : nullptr;
 }
 
 Failure unknown_key(const std::string& name) {
-  const std::string last = folded(name);
+  const std::string last = last_part(plain(name));
   if (const std::vector<std::string> same = keys_of_name(last); !same.empty()) {
     return wrong(name, "", "unknown key", same.front());
   }
@@ -232,7 +255,7 @@ Failure unknown_key(const std::string& name) {
   std::vector<std::string> known, lasts;
   for (const RunKey& key : run_keys()) {
     known.push_back(key.name);
-    lasts.push_back(folded(key.name));
+    lasts.push_back(last_part(key.name));
   }
   if (std::string nearest = nearest_word(name, known); !nearest.empty()) return wrong(name, "", "unknown key", nearest);
   const std::string nearest = nearest_word(last, lasts);  // of another section

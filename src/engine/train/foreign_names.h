@@ -18,9 +18,12 @@ struct ForeignNames {
 };
 std::span<const ForeignNames> foreign_names();
 
-// Of a name as written: sections and dashes before it, capitals, and dashes for underscores do not matter. Null: not
-// known.
+// Of a name as written: dashes before it, capitals, and dashes for underscores do not matter. By the whole, by what is
+// behind its last point, or by the table that it is in ("zero_optimization.stage"). Null: not known.
 const ForeignNames* find_foreign(std::string_view written);
+
+// Of run.toml.
+bool is_section(std::string_view name);
 
 // The refusal of a key that run.toml has not: what it is here where another trainer has it, else the key that is really
 // near, else none.

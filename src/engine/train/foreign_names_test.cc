@@ -26,8 +26,9 @@ TEST(ForeignNames, EveryTargetIsAKey) {
     EXPECT_FALSE(row.names.empty()) << row.key;
     for (const std::string_view name : words_of(row.names)) {
       EXPECT_TRUE(seen.insert(name).second) << name << " is there twice";
-      EXPECT_TRUE(std::ranges::all_of(name, [](char c) { return std::islower(c) || std::isdigit(c) || c == '_'; }))
-          << name;
+      EXPECT_TRUE(std::ranges::all_of(name, [](char c) {
+        return std::islower(c) || std::isdigit(c) || c == '_' || c == '.';
+      })) << name;
       EXPECT_EQ(find_foreign(name), &row) << name;
     }
   }
@@ -58,6 +59,10 @@ TEST(UnknownKey, LeadsToWhatItIsHere) {
             "model.num_layers: unknown key; is of the model: its config.json says it (model.config)");
   EXPECT_NE(refusal("train.wandb_project").find("metrics.jsonl"), std::string::npos);
   EXPECT_NE(refusal("layout.context_parallel_size").find("context parallelism is not"), std::string::npos);
+  EXPECT_NE(refusal("optimizer.type").find("the optimizer is AdamW"), std::string::npos);
+  EXPECT_NE(refusal("zero_optimization.stage").find("nearest legal: layout.zero"), std::string::npos);
+  EXPECT_NE(refusal("activation_checkpoint.mode").find("nearest legal: layout.recompute"), std::string::npos);
+  EXPECT_NE(refusal("bf16.enabled").find("nearest legal: train.precision"), std::string::npos);
   EXPECT_NE(refusal("save_steps").find("nearest legal: checkpoint.interval"), std::string::npos);
 }
 

@@ -28,10 +28,6 @@ bool has(const Json& file, std::string_view section, std::string_view name) {
   return table != nullptr && table->is_object() && table->find(name) != nullptr;
 }
 
-bool is_section(const std::string& name) {
-  return std::ranges::any_of(run_keys(), [&](const RunKey& key) { return key.name.starts_with(name + "."); });
-}
-
 // The text of an override as the value that its key takes.
 Result<Json> override_value(const RunKey& key, const std::string& text) {
   if (key.kind == "text") return Json(text);
