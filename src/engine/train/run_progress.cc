@@ -46,7 +46,8 @@ SavePolicy RunProgress::policy() const {
           .failures = start_.failures,
           .elapsed = Seconds{start_.elapsed_s},
           .expected_stall = run_.config.async_saves ? Seconds{bytes / layout.world() / kCopyRate} : write,
-          .expected_write = write};
+          .expected_write = write,
+          .last_step = run_.config.steps};
 }
 
 SaveFacts RunProgress::facts(const Json& data) const {

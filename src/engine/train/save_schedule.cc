@@ -14,6 +14,8 @@ namespace {
 constexpr const char* kOption = "checkpoint.interval";
 constexpr std::size_t kRecentSteps = 32;
 constexpr double kLeastNews = 0.05;
+// A save that is due so near the run's end may as well not come: step times are noisy.
+constexpr double kOfTheRest = 0.8;
 // What a clock may fail to see; the formulas need a positive cost.
 constexpr double kLeastStall = 1e-9;
 constexpr double kMostSteps = 1e15;  // exact in a double, and never reached
@@ -119,6 +121,10 @@ void SaveSchedule::step_done(std::int64_t step, Seconds duration) {
   check_duration("a step", duration);
   last_step_ = step;
   policy_.elapsed.count += duration.count;
+  if (!first_step_s_) {
+    first_step_s_ = duration.count;
+    return;
+  }
   if (recent_steps_.size() < kRecentSteps) {
     recent_steps_.push_back(duration.count);
     return;
@@ -165,27 +171,48 @@ Seconds SaveSchedule::mtbf() const {
 std::string SaveSchedule::take_news() {
   if (policy_.interval.kind != SaveInterval::Kind::kAuto) return {};
   const std::int64_t steps = interval_steps();
-  if (steps == 0 || steps == told_.steps) return {};
-  const Told now{steps, auto_interval(), policy_.elapsed, measured_};
-  if (told_.steps > 0) {
+  if (steps == 0 || recent_steps_.size() < kKnown) return {};
+  const bool comes = due(last_step_);
+  const Told now{steps, auto_interval(), policy_.elapsed, measured_, !comes && ends_before_a_save()};
+  const bool comes_after_all = told_.at_end && comes;
+  if (told_.steps > 0 && !comes_after_all) {
+    if (steps == told_.steps || now.at_end) return {};
     if (std::abs(now.interval.count - told_.interval.count) < kLeastNews * told_.interval.count) return {};
     const bool first_measured = now.measured && !told_.measured;
     if (!first_measured && now.elapsed.count - told_.elapsed.count < kNewsEvery.count) return {};
   }
   told_ = now;
+  return news_text(now.at_end);
+}
+
+std::string SaveSchedule::news_text(bool at_end) const {
+  const std::int64_t steps = interval_steps();
+  const auto time_of = [&](std::int64_t count) {
+    return format_seconds({static_cast<double>(count) * step_time().count});
+  };
   const plan::FailureModel model = failure_model();
-  const Seconds interval{static_cast<double>(steps) * step_time().count};
-  const plan::Waste waste = plan::waste_at(model, interval);
-  return fmt::format(
-      "saves every {} ({}): a save stalls {} and is written in {}, a failure is expected every {}; expected waste {}: "
-      "saving {}, lost work {}; Young's interval: {}",
-      steps == 1 ? "step" : fmt::format("{} steps", steps), format_seconds(interval), format_seconds(stall()),
-      format_seconds(policy_.expected_write), format_seconds(model.mtbf), percent(waste.waste_fraction),
-      percent(waste.checkpoint_fraction), percent(waste.lost_fraction), format_seconds(plan::young_interval(model)));
+  const std::string costs =
+      fmt::format("a save stalls {} and is written in {}, a failure is expected every {}", format_seconds(stall()),
+                  format_seconds(policy_.expected_write), format_seconds(model.mtbf));
+  if (at_end) {
+    return fmt::format("saves at its end, in about {}: in a longer run it would every {} ({})",
+                       time_of(policy_.last_step - last_step_), time_of(steps), costs);
+  }
+  const plan::Waste waste = plan::waste_at(model, {static_cast<double>(steps) * step_time().count});
+  const std::string how_often =
+      steps == 1 ? fmt::format("step ({})", time_of(1)) : fmt::format("{} ({} steps)", time_of(steps), steps);
+  return fmt::format("saves every {}: {}; expected waste {}: saving {}, lost work {}; Young's interval: {}", how_often,
+                     costs, percent(waste.waste_fraction), percent(waste.checkpoint_fraction),
+                     percent(waste.lost_fraction), format_seconds(plan::young_interval(model)));
+}
+
+bool SaveSchedule::ends_before_a_save() const {
+  if (policy_.last_step == 0) return false;
+  return static_cast<double>(interval_steps()) >= kOfTheRest * static_cast<double>(policy_.last_step - last_save_);
 }
 
 Seconds SaveSchedule::step_time() const {
-  if (recent_steps_.empty()) return {};
+  if (recent_steps_.empty()) return {first_step_s_.value_or(0)};
   std::vector<double> times = recent_steps_;
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());

@@ -34,6 +34,7 @@ struct SavePolicy {
   Seconds elapsed{};          // that this run has trained before now
   Seconds expected_stall{};   // of a save, until one was measured
   Seconds expected_write{};
+  std::int64_t last_step = 0;  // of the run, which is saved in any case; 0: not known
 };
 
 // kSteps saves at the multiples of its number, counted from step 0 of the run, so that a resumed run saves at the same
@@ -53,31 +54,37 @@ class SaveSchedule {
   void written(Seconds write);
 
   // Steps between saves as of now; 0: never, or not yet known: kAuto and kTime need the time of a step, which is the
-  // median of the last 32. kTime: the nearest number of steps, at least 1. kAuto: so with plan::daly_interval of the
-  // mean stall and of mtbf(), and no shorter than the last write took, since one save is written at a time.
+  // median of the last 32, without the first of this start where there is another: it is slower than the others. kTime:
+  // the nearest number of steps, at least 1. kAuto: so with plan::daly_interval of the mean stall and of mtbf(), and no
+  // shorter than the last write took, since one save is written at a time.
   std::int64_t interval_steps() const;
   // Failures update the expected MTBF: (mtbf + elapsed) / (1 + failures), one over the mean rate of a Gamma posterior
   // whose prior has seen one failure in `mtbf`; elapsed goes on as this start trains.
   Seconds mtbf() const;
-  // Once after the interval of kAuto changed by a step and, in seconds, by at least 5 % of what was told: what it is
-  // now, in steps and minutes, and the waste that is expected. Empty otherwise. Step times, which are noisy, have no
-  // part in the seconds. The first time always; again as soon as a save was measured; then at most each kNewsEvery of
-  // training, since writes are noisy too.
+  // What a person should know of kAuto's interval; empty: nothing new. The first time once kKnown steps beside the
+  // first were timed: the interval in seconds and in steps, and the waste that is expected; or, where the run is over
+  // before a save is due, that it saves at its end. Again after a change by a step and, in seconds, by at least 5 % of
+  // what was told (step times, which are noisy, have no part in them): as soon as a save was measured, then at most
+  // each kNewsEvery of training, since writes are noisy too. And where a save is due after all.
   std::string take_news();
 
  private:
   static constexpr Seconds kNewsEvery{600};
+  static constexpr std::size_t kKnown = 3;
 
   Seconds step_time() const;  // 0: not known
   Seconds stall() const;
   plan::FailureModel failure_model() const;
   Seconds auto_interval() const;  // of kAuto, before it is rounded to steps
   std::int64_t auto_steps(Seconds step) const;
+  bool ends_before_a_save() const;
+  std::string news_text(bool at_end) const;
 
   SavePolicy policy_;  // elapsed and expected_write as of now
   std::int64_t last_save_;
   std::int64_t last_step_;
-  std::vector<double> recent_steps_;  // seconds; a ring once it is full
+  std::optional<double> first_step_s_;
+  std::vector<double> recent_steps_;  // seconds, from the second on; a ring once it is full
   std::size_t next_recent_ = 0;
   double stalled_ = 0;  // seconds, by `saves_` saves
   std::int64_t saves_ = 0;
@@ -88,6 +95,7 @@ class SaveSchedule {
     Seconds interval;
     Seconds elapsed;  // when
     bool measured = false;
+    bool at_end = false;
   };
   Told told_;
 };

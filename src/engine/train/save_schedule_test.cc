@@ -20,6 +20,12 @@ SavePolicy automatic(double mtbf, double stall, double write = 0) {
   return {.interval = {.kind = Kind::kAuto}, .mtbf = {mtbf}, .expected_stall = {stall}, .expected_write = {write}};
 }
 
+// As many steps as news waits for; the last of them.
+std::int64_t begin(SaveSchedule& schedule, double step_s, std::int64_t from = 0) {
+  for (int i = 0; i < 4; ++i) schedule.step_done(++from, {step_s});
+  return from;
+}
+
 SavePolicy every(const char* text) { return {.interval = parse_save_interval(text).or_throw()}; }
 
 // Steps `from` + 1 to `to`, saved where due with the given stall and write; the steps that were saved.
@@ -140,7 +146,7 @@ TEST(SaveSchedule, TheMedianOfRecentStepsIsTheStepTime) {
   schedule.step_done(1, {50});  // the first step warms up
   EXPECT_EQ(schedule.interval_steps(), 2);
   schedule.step_done(2, {2});
-  EXPECT_EQ(schedule.interval_steps(), 4);  // (50 + 2) / 2
+  EXPECT_EQ(schedule.interval_steps(), 50);
   schedule.step_done(3, {2});
   EXPECT_EQ(schedule.interval_steps(), 50);
   // Now and then a step takes long, e.g. one with a validation.
@@ -240,10 +246,10 @@ TEST(SaveSchedule, TimeWithoutFailuresLengthensIt) {
 TEST(SaveSchedule, OddValues) {
   // A clock that saw no stall: the write decides, or every step is saved.
   SaveSchedule free(automatic(24 * kHour, 0), 0);
-  free.step_done(1, {1});
+  begin(free, 1);
   EXPECT_EQ(free.interval_steps(), 1);
   EXPECT_THAT(free.take_news(), HasSubstr("saves every step (1.00 s): a save stalls 0 s"));
-  free.saved(1, {0});
+  free.saved(4, {0});
   free.written({20});
   EXPECT_EQ(free.interval_steps(), 20);
   // A clock that saw no step.
@@ -256,10 +262,10 @@ TEST(SaveSchedule, OddValues) {
   EXPECT_EQ(hopeless.interval_steps(), 101);
   // Huge: never, and no overflow.
   SaveSchedule never(automatic(1e300, 1e300, 1e300), 0);
-  never.step_done(1, {1e-9});
+  begin(never, 1e-9);
   EXPECT_EQ(never.interval_steps(), 1000000000000000);
-  EXPECT_FALSE(never.due(1));
-  EXPECT_THAT(never.take_news(), HasSubstr("saves every 1000000000000000 steps"));
+  EXPECT_FALSE(never.due(4));
+  EXPECT_THAT(never.take_news(), HasSubstr("(1000000000000000 steps)"));
   SaveSchedule rare(every("1e100y"), 0);
   rare.step_done(1, {5e-324});
   EXPECT_EQ(rare.interval_steps(), 1000000000000000);
@@ -270,29 +276,33 @@ TEST(SaveSchedule, OddValues) {
 TEST(News, SaysTheIntervalAndTheWaste) {
   SavePolicy policy = automatic(24 * kHour, 1.2, 9.1);
   SaveSchedule schedule(policy, 0);
-  EXPECT_EQ(schedule.take_news(), "");  // a step's time is not known
-  schedule.step_done(1, {1.1});
+  schedule.step_done(1, {7.5});
+  for (std::int64_t step = 2; step <= 3; ++step) {
+    schedule.step_done(step, {1.1});
+    EXPECT_EQ(schedule.take_news(), "");  // what a step takes is not known
+  }
+  schedule.step_done(4, {1.1});
   EXPECT_EQ(schedule.take_news(),
-            "saves every 413 steps (7.6 min): a save stalls 1.20 s and is written in 9.10 s, a failure is expected "
+            "saves every 7.6 min (413 steps): a save stalls 1.20 s and is written in 9.10 s, a failure is expected "
             "every 24.00 h; expected waste 0.53 %: saving 0.26 %, lost work 0.26 %; Young's interval: 7.6 min");
   EXPECT_EQ(schedule.take_news(), "");
 }
 
 TEST(News, FromAStepAndFivePercent) {
   SaveSchedule schedule(automatic(1e8, 1.0), 0);
-  schedule.step_done(1, {1000});
-  EXPECT_THAT(schedule.take_news(), HasSubstr("saves every 14 steps"));
-  schedule.saved(1, {1.25});            // the interval goes with the root: 12 % more
+  begin(schedule, 1000);
+  EXPECT_THAT(schedule.take_news(), HasSubstr("(14 steps)"));
+  schedule.saved(4, {1.25});            // the interval goes with the root: 12 % more
   EXPECT_EQ(schedule.take_news(), "");  // soon after the last, and the save may still fail
   schedule.written({1});
-  EXPECT_THAT(schedule.take_news(), HasSubstr("saves every 16 steps"));
+  EXPECT_THAT(schedule.take_news(), HasSubstr("(16 steps)"));
   EXPECT_EQ(schedule.take_news(), "");
-  schedule.step_done(2, {1000});
-  schedule.saved(2, {1.35});  // a mean of 1.3: 2 % more
+  schedule.step_done(5, {1000});
+  schedule.saved(5, {1.35});  // a mean of 1.3: 2 % more
   EXPECT_EQ(schedule.take_news(), "");
-  schedule.step_done(3, {1000});
-  schedule.saved(3, {0.0});  // shorter counts too
-  EXPECT_THAT(schedule.take_news(), HasSubstr("saves every 13 steps"));
+  schedule.step_done(6, {1000});
+  schedule.saved(6, {0.0});  // shorter counts too
+  EXPECT_THAT(schedule.take_news(), HasSubstr("(13 steps)"));
 }
 
 // 24 h of steps of 0.7 to 1.3 s, with a save at each interval whose write takes 2 to 6 s.
@@ -326,7 +336,7 @@ TEST(News, NoisyWritesAreNewsNowAndThen) {
   }
   ASSERT_GE(told.size(), 3U);
   EXPECT_LE(told.size(), 2U + 3600 / 600);
-  EXPECT_EQ(told[0], 1);
+  EXPECT_EQ(told[0], 4);
   for (std::size_t i = 2; i < told.size(); ++i) EXPECT_GE(told[i] - told[i - 1], 600);
 }
 
@@ -347,12 +357,45 @@ TEST(News, AnotherMtbfOrCostIsNews) {
 
 TEST(News, NotForLessThanAStep) {
   SaveSchedule schedule(automatic(kHour, 1.0), 0);
-  schedule.step_done(1, {1000});
+  begin(schedule, 1000);
   EXPECT_THAT(schedule.take_news(), HasSubstr("saves every step (16.7 min)"));
-  schedule.saved(1, {100});  // far more than 5 %, and still one step
+  schedule.saved(4, {100});  // far more than 5 %, and still one step
   schedule.written({1});
   EXPECT_EQ(schedule.interval_steps(), 1);
   EXPECT_EQ(schedule.take_news(), "");
+}
+
+// An interval of 141 s or 141 steps.
+TEST(News, NoSaveIsAnnouncedThatDoesNotCome) {
+  for (const auto& [last, announced] :
+       std::vector<std::pair<std::int64_t, bool>>{{120, false}, {150, false}, {300, true}}) {
+    SavePolicy policy = automatic(1e4, 1.0);
+    policy.last_step = last;
+    SaveSchedule schedule(policy, 0);
+    schedule.step_done(1, {30});  // slow: by this step a save would be due every fifth
+    std::string news;
+    std::int64_t saves = 0;
+    for (std::int64_t step = 2; step < last; ++step) {
+      schedule.step_done(step, {1});
+      news += schedule.take_news();
+      if (!schedule.due(step)) continue;
+      schedule.saved(step, {1});
+      ++saves;
+    }
+    if (announced) {
+      EXPECT_THAT(news, HasSubstr("saves every 2.4 min (141 steps)"));
+      EXPECT_EQ(saves, 2);
+    } else if (last == 120) {
+      EXPECT_EQ(
+          news,
+          "saves at its end, in about 116.00 s: in a longer run it would every 2.4 min (a save stalls 1.00 s and is "
+          "written in 0 s, a failure is expected every 167.2 min)");
+      EXPECT_EQ(saves, 0);
+    } else {  // close to the end: the one that comes is told when it does
+      EXPECT_THAT(news, testing::AllOf(testing::StartsWith("saves at its end"), HasSubstr("saves every 2.4 min")));
+      EXPECT_EQ(saves, 1);
+    }
+  }
 }
 
 // --- checks --------------------------------------------------------------------------------------------------------
