@@ -45,6 +45,9 @@ class CliCommand : public Command {
     app_.allow_extras();
     settings_ = &values;
   }
+  void version(const std::string& text) override {
+    app_.set_version_flag("-V,--version", text, "the version, how it was built, and what bits depend on");
+  }
   void examples(const std::string& text) override { app_.footer("Examples:\n" + text); }
   void run(std::function<ExitCode()> action) override { action_ = std::move(action); }
   void keeps_results(std::function<bool()> kept) override { kept_ = std::move(kept); }

@@ -26,6 +26,8 @@ class Command {
   virtual void flag(const std::string& name, bool& value, const std::string& help) = 0;
   // Collects every other "--section.key value" in the order given.
   virtual void settings(std::vector<std::pair<std::string, std::string>>& values) = 0;
+  // -V and --version print it.
+  virtual void version(const std::string& text) = 0;
   virtual void examples(const std::string& text) = 0;
   virtual void run(std::function<ExitCode()> action) = 0;
   // What the command has come to is in files too, where this says so: that it cannot be printed is a warning then.

@@ -2,6 +2,7 @@
 #include "base/process.h"
 #include "base/stop_signals.h"
 #include "cli/commands.h"
+#include "engine/train/run_progress.h"
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
     cli::declare_sample(root, env);
     cli::declare_checkpoint(root, env);
     cli::declare_report(root, env);
+    root.version(train::version_text());
     root.examples(
         "  trireme plan bubble --stages 4                 how long a pipeline waits\n"
         "  trireme model examples/models/gpt2            the parameter table and the exact count\n"

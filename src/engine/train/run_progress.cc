@@ -18,6 +18,11 @@ std::string program_text() {
   return fmt::format("trireme {}, GCC {}, {}", TRIREME_VERSION, __VERSION__, kernels::cpu_fingerprint());
 }
 
+std::string version_text() {
+  return fmt::format("trireme {} ({} build)\nGCC {}, {}", TRIREME_VERSION, TRIREME_BUILD_TYPE, __VERSION__,
+                     kernels::cpu_fingerprint());
+}
+
 RunProgress::RunProgress(Env& env, const ResolvedRun& run, const Resumed& from, std::int64_t seen,
                          std::int64_t incarnation)
     : env_(env), run_(run), start_(from.progress), begun_(env.now()) {

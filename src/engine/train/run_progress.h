@@ -12,6 +12,8 @@ namespace trireme::train {
 // What a checkpoint says of who wrote it: version, compiler, libraries and instruction set, on all of which bits
 // depend.
 std::string program_text();
+// The same and how it was built, in lines for people.
+std::string version_text();
 
 class RunProgress {
  public:
