@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <csignal>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "base/stop_signals.h"
+#include "telemetry/rank_log.h"
 
 namespace trireme::supervisor {
 namespace {
@@ -233,6 +235,23 @@ class Shell {
     incident.wall_time = env_.wall_time();
     if (!failed_incarnation_) failed_incarnation_ = incarnation_;
     append_incident(env_, options_.out, to_json(incident));
+    tell_in_rank_logs(incident);
+  }
+  // Who was killed wrote nothing. Rank 0's log has all of it.
+  void tell_in_rank_logs(const Incident& incident) {
+    std::set<int> ranks(incident.ranks.begin(), incident.ranks.end());
+    ranks.insert(0);
+    for (int rank : ranks) {
+      const std::string path = telemetry::rank_log_of(options_.out, rank);
+      try {
+        env_.make_directories(directory_name(path));
+        FileLog log(env_);
+        log.open(path);
+        log.warning("supervisor: {}: {}; {}", failure_name(incident.kind), incident.message, incident.action);
+      } catch (const Error& error) {  // the run can do without
+        log_.warning("supervisor: rank {} has no log file: {}", rank, error.what());
+      }
+    }
   }
   void append(Recovery recovery) {
     recovery.incarnation = incarnation_;

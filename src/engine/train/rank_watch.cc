@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "telemetry/rank_log.h"
+
 namespace trireme::train {
 namespace {
 
@@ -17,10 +19,6 @@ ExitCode code_of(const std::exception& error) {
 }
 
 }  // namespace
-
-std::string rank_log_of(const std::string& out, int rank) {
-  return join_path(join_path(out, "logs"), fmt::format("rank-{:05}.log", rank));
-}
 
 void tell_failure(Reporter& reporter, int rank, const std::exception& error) {
   std::string message = error.what();
@@ -36,6 +34,7 @@ RankWatch::RankWatch(Env& env, Log& log, const ResolvedRun& run, const TrainHook
       log_(log),
       run_(run),
       reporter_(*hooks.reporter),
+      incarnation_(hooks.incarnation),
       rank_(rank),
       own_(reporter_.rank(rank)),
       file_(env),
@@ -47,10 +46,12 @@ RankWatch::RankWatch(Env& env, Log& log, const ResolvedRun& run, const TrainHook
                .bears_loss = bears_loss(run.config.layout, rank)}) {}
 
 void RankWatch::open_log() {
-  const std::string path = rank_log_of(run_.config.out, rank_);
+  const std::string path = telemetry::rank_log_of(run_.config.out, rank_);
   try {
     env_.make_directories(directory_name(path));
     file_.open(path);
+    file_.info("rank {} of {} on {}, process {}{}", rank_, run_.config.layout.world(), env_.host_name(),
+               env_.process_id(), incarnation_ ? fmt::format(", incarnation {}", *incarnation_) : "");
   } catch (const Error& error) {  // the run can do without
     log_.warning("rank {} has no log file: {}", rank_, error.what());
   }

@@ -12,9 +12,6 @@
 
 namespace trireme::train {
 
-// logs/rank-00003.log of a run directory.
-std::string rank_log_of(const std::string& out, int rank);
-
 // The last word of a rank that has failed; returns once it has left.
 void tell_failure(Reporter& reporter, int rank, const std::exception& error);
 
@@ -25,7 +22,8 @@ class RankWatch {
 
   // Standard error, or what the run has in its place, and the rank's file.
   Log& log() { return *both_; }
-  // The run directory is there: lines from now on, and those from before, are in the rank's file.
+  // The run directory is there: lines from now on, and those from before, are in the rank's file, which begins with
+  // who writes there.
   void open_log();
 
   // Where the rank is; faults that are planned there happen. step: that is validated or saved.
@@ -60,6 +58,7 @@ class RankWatch {
   Log& log_;
   const ResolvedRun& run_;
   Reporter& reporter_;
+  const std::optional<std::int64_t> incarnation_;
   const int rank_;
   RankReporter& own_;
   FileLog file_;

@@ -18,6 +18,7 @@
 #include "checkpoint/store.h"
 #include "engine/train/run_directory.h"
 #include "engine/train/test_small_run.h"
+#include "telemetry/rank_log.h"
 
 namespace trireme::train {
 namespace {
@@ -110,7 +111,7 @@ class WatchedRun : public ::testing::Test {
     }
     return names;
   }
-  std::string log_of(int rank) { return run_.env().content(rank_log_of("out", rank)); }
+  std::string log_of(int rank) { return run_.env().content(telemetry::rank_log_of("out", rank)); }
 
   SmallRun run_;
   std::unique_ptr<RecordingReporter> reporter_;
@@ -355,7 +356,6 @@ class EndingRun : public ::testing::Test {
     const std::int64_t incarnation = checkpoint::Lease::claim(posix_env(), out())->begin_incarnation();
     return train(posix_env(), log, run, *world,
                  {.stop_requested = {},
-                  .put = [](const std::string&) {},
                   .reporter = reporter,
                   .incarnation = incarnation,
                   .gemm_flops_per_s = 1e9,
