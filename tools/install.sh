@@ -7,7 +7,7 @@ packages_of() {
   case "$1" in
     build | test)
       echo g++ cmake ninja-build ccache \
-        libdnnl-dev libhwy-dev libfmt-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
+        libdnnl-dev libhwy-dev libfmt-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev \
         libxxhash-dev libopenmpi-dev openmpi-bin libgtest-dev libgmock-dev python3 iproute2
       ;;
     tidy) echo "$(packages_of build)" clang-format clang-tidy-16 libomp-16-dev ;;

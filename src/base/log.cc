@@ -4,27 +4,11 @@
 #include <deque>
 #include <mutex>
 
-#include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
-
 #include "base/error.h"
+#include "base/screen.h"
 
 namespace trireme {
 namespace {
-
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      break;
-  }
-  return spdlog::level::err;
-}
 
 std::string_view first_word(LogLevel level) {
   if (level == LogLevel::kWarning) return "warning: ";
@@ -32,20 +16,28 @@ std::string_view first_word(LogLevel level) {
   return "";
 }
 
-class StderrLog : public Log {
+class ScreenLog : public Log {
  public:
-  explicit StderrLog(LogLevel least) : logger_("trireme", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
-    logger_.set_pattern("%v");
-    logger_.set_level(spdlog_level(least));
-    logger_.flush_on(spdlog::level::trace);
-  }
+  ScreenLog(Screen& screen, LogLevel least) : screen_(screen), least_(least) {}
 
   void write(LogLevel level, std::string_view line) override {
-    logger_.log(spdlog_level(level), "{}{}", first_word(level), line);
+    if (level >= least_) screen_.line(fmt::format("{}{}", first_word(level), line));
   }
 
  private:
-  spdlog::logger logger_;
+  Screen& screen_;
+  const LogLevel least_;
+};
+
+// With a screen of its own.
+class StderrLog : public Log {
+ public:
+  explicit StderrLog(LogLevel least) : log_(screen_, least) {}
+  void write(LogLevel level, std::string_view line) override { log_.write(level, line); }
+
+ private:
+  Screen screen_{write_to_stderr, stderr_columns};
+  ScreenLog log_;
 };
 
 class LogOfLogs : public Log {
@@ -73,6 +65,8 @@ std::string stamped(const std::string& time, LogLevel level, std::string_view te
 }  // namespace
 
 std::unique_ptr<Log> make_stderr_log(LogLevel least) { return std::make_unique<StderrLog>(least); }
+
+std::unique_ptr<Log> make_log_on(Screen& screen, LogLevel least) { return std::make_unique<ScreenLog>(screen, least); }
 
 std::unique_ptr<Log> make_log_of(std::vector<Log*> logs) { return std::make_unique<LogOfLogs>(std::move(logs)); }
 

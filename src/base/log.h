@@ -15,6 +15,8 @@
 
 namespace trireme {
 
+class Screen;
+
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 class Log {
@@ -38,6 +40,8 @@ class Log {
 
 // Standard error, plain lines; warnings and errors carry their level as the first word.
 std::unique_ptr<Log> make_stderr_log(LogLevel least = LogLevel::kInfo);
+// The same on a screen that shows a status too, and outlives the log.
+std::unique_ptr<Log> make_log_on(Screen& screen, LogLevel least = LogLevel::kInfo);
 
 // Writes every line to each of `logs`, which outlive it.
 std::unique_ptr<Log> make_log_of(std::vector<Log*> logs);

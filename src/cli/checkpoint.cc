@@ -1,5 +1,3 @@
-#include <cstdio>
-
 #include <fmt/format.h>
 
 #include "checkpoint/find.h"
@@ -18,18 +16,12 @@ std::string chosen_checkpoint(Env& env, const std::string& path) {
 
 void ProgressLine::update(Bytes done, Bytes total) {
   constexpr double kEvery = 0.2;  // seconds
-  if (!shown_) return;
   const Seconds now = env_.now();
   if (now.count - last_.count < kEvery) return;
   last_ = now;
-  written_ = true;
   const double rate = static_cast<double>(done.count) / (now.count - begun_.count);
-  fmt::print(stderr, "\r{}: {} of {}, {:.0f} MB/s\x1b[K", what_, format_bytes(done), format_bytes(total), rate / 1e6);
-  std::fflush(stderr);
-}
-
-ProgressLine::~ProgressLine() {
-  if (written_) std::fputs("\r\x1b[K", stderr);
+  screen_.status({fmt::format("{}: {} of {}", what_, format_bytes(done), format_bytes(total)),
+                  fmt::format("{:.0f} MB/s", rate / 1e6)});
 }
 
 void declare_checkpoint(Command& root, Env& env) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/env.h"
+#include "base/screen.h"
 #include "base/units.h"
 #include "checkpoint/manifest.h"
 #include "cli/arguments.h"
@@ -30,8 +31,8 @@ std::string chosen_checkpoint(Env& env, const std::string& path);
 // A line on a terminal that says how far a command has come, a few times a second; nothing elsewhere.
 class ProgressLine {
  public:
-  ProgressLine(Env& env, std::string what) : env_(env), what_(std::move(what)), shown_(env.stderr_is_terminal()) {}
-  ~ProgressLine();
+  ProgressLine(Env& env, std::string what) : env_(env), what_(std::move(what)) {}
+  ~ProgressLine() { screen_.clear_status(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   void update(Bytes done, Bytes total);
@@ -39,8 +40,7 @@ class ProgressLine {
  private:
   Env& env_;
   std::string what_;
-  bool shown_;
-  bool written_ = false;
+  Screen screen_{write_to_stderr, stderr_columns};
   Seconds begun_ = env_.now();
   Seconds last_ = begun_;
 };

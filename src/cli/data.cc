@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/screen.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "engine/data/token_format.h"
@@ -26,19 +27,17 @@ void declare_tokenize(Command& parent, Env& env) {
   command.examples("  trireme data tokenize book.txt --out data/book");
   command.keeps_results([] { return true; });
   command.run([options, &env] {
-    const bool terminal = env.stderr_is_terminal();
-    data::TokenizeOptions job{.text_path = options->text,
-                              .out_directory = options->out,
-                              .tokenizer = options->tokenizer,
-                              .validation_fraction = options->validation_fraction,
-                              .progress = {}};
-    if (terminal) {
-      job.progress = [](std::int64_t done, std::int64_t total) {
-        fmt::print(stderr, "\r{} of {}{}", format_bytes(Bytes{done}), format_bytes(Bytes{total}),
-                   done == total ? "\n" : "");
-      };
-    }
-    const data::DataInfo info = data::tokenize_text(env, job).or_throw();
+    Screen screen(write_to_stderr, stderr_columns);
+    const data::TokenizeOptions job{.text_path = options->text,
+                                    .out_directory = options->out,
+                                    .tokenizer = options->tokenizer,
+                                    .validation_fraction = options->validation_fraction,
+                                    .progress = [&](std::int64_t done, std::int64_t total) {
+                                      screen.status({format_bytes(Bytes{done}) + " of " + format_bytes(Bytes{total})});
+                                    }};
+    Result<data::DataInfo> made = data::tokenize_text(env, job);
+    screen.clear_status();
+    const data::DataInfo info = std::move(made).or_throw();
     if (options->json) {
       fmt::print("{}\n", data::to_json(info).dump(2));
     } else {

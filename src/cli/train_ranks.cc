@@ -1,12 +1,12 @@
 #include "cli/train_ranks.h"
 
 #include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "base/screen.h"
 #include "base/stop_signals.h"
 #include "cli/launch.h"
 #include "engine/train/trainer.h"
@@ -42,11 +42,15 @@ std::string outcome_text(const train::TrainOutcome& outcome) {
                        outcome.interrupted ? "interrupted" : "done", outcome.steps_done, outcome.last->loss);
   }
   if (outcome.validation_loss) text += fmt::format(", validation loss {:.4f}", *outcome.validation_loss);
-  return text + fmt::format(
-                    "\n  {0}/run.toml       the resolved run\n  {0}/metrics.jsonl  a line a step\n"
-                    "  {0}/model          config.json and model.safetensors, as Hugging Face reads them\n"
-                    "  {0}/checkpoints    what the same command goes on from (trireme checkpoint ls {0})\n",
-                    outcome.out);
+  text += fmt::format(
+      "\n  {0}/run.toml       the resolved run\n  {0}/metrics.jsonl  a line a step\n"
+      "  {0}/model          config.json and model.safetensors, as Hugging Face reads them\n",
+      outcome.out);
+  if (outcome.checkpoints) {
+    text += fmt::format("  {0}/checkpoints    what the same command goes on from (trireme checkpoint ls {0})\n",
+                        outcome.out);
+  }
+  return text;
 }
 
 std::optional<std::string> variable(const std::string& name) {
@@ -82,9 +86,8 @@ std::vector<int> own_ranks(const comm::Launch& launch, int ranks) {
 
 ExitCode train_ranks(Env& env, const comm::Launch& launch, const train::ResolvedRun& run, const TrainOptions& options,
                      const std::optional<Supervised>& supervised, std::span<train::ProgressCell> cells) {
-  const std::unique_ptr<Log> log = make_stderr_log();
-  // A log that cannot be written must not end a run: what fputs says is passed over.
-  const auto put = [](const std::string& text) { std::fputs(text.c_str(), stderr); };
+  Screen screen(write_to_stderr, stderr_columns);
+  const std::unique_ptr<Log> log = make_log_on(screen);
   const std::vector<int> ranks = own_ranks(launch, run.config.layout.world());
   // Before MPI, whose start may take long or fail: the supervisor is to see that too.
   const std::unique_ptr<train::Reporter> reporter =
@@ -92,12 +95,10 @@ ExitCode train_ranks(Env& env, const comm::Launch& launch, const train::Resolved
   const std::unique_ptr<train::RunWorld> world = make_run_world(launch, env, run.config);
   const bool leads = world->leads();
   const bool tells = leads && !supervised;
-  if (tells) put(train::describe_run(run));
+  if (tells) write_to_stderr(train::describe_run(run));
   catch_stop_signals(tells ? "\nstopping after this step, with the model saved; a second signal ends at once\n" : "");
-  train::TrainHooks hooks{.stop_requested = stop_requested,
-                          .put = leads ? std::function(put) : [](const std::string&) {},
-                          .terminal = leads && env.stderr_is_terminal(),
-                          .reporter = reporter.get()};
+  train::TrainHooks hooks{
+      .stop_requested = stop_requested, .screen = leads ? &screen : nullptr, .reporter = reporter.get()};
   if (supervised) {
     hooks.incarnation = supervised->by.incarnation;
     hooks.wall_before_s = supervised->run_elapsed_s;

@@ -67,7 +67,6 @@ LIBRARIES = [
     (r"benchmark/.*", r"bench/.*"),
     (r"nlohmann/.*", r"src/base/json\.cc"),
     (r"toml\+\+/.*", r"src/base/toml\.cc"),
-    (r"spdlog/.*", r"src/base/log\.cc"),
     (r"CLI/.*", r"src/cli/.*"),
     (r"xxhash\.h", r"src/.*\.cc"),
     (r"(oneapi/dnnl/)?dnnl.*|omp\.h", r"src/engine/kernels/cpu/.*|bench/.*"),

@@ -1,5 +1,7 @@
 #include "engine/train/progress.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace trireme::train {
@@ -16,39 +18,49 @@ std::string format_clock(double seconds) {
   return fmt::format("{}:{:02}", minutes, rest);
 }
 
-std::string progress_line(const telemetry::StepRecord& r, std::int64_t total_steps, double remaining_s) {
-  std::string line = fmt::format("step {}/{}  loss {:.4f}", r.step, total_steps, r.loss);
-  if (r.validation_loss) line += fmt::format("  validation {:.4f}", *r.validation_loss);
+Fields progress_fields(const telemetry::StepRecord& r, std::int64_t total_steps, double remaining_s) {
+  Fields fields{fmt::format("step {}/{}", r.step, total_steps), fmt::format("loss {:.4f}", r.loss)};
+  if (r.validation_loss) fields.push_back(fmt::format("validation {:.4f}", *r.validation_loss));
   double exposed_s = 0.0;
   for (const telemetry::AxisCommunication& axis : r.communication) exposed_s += axis.exposed_s;
-  if (!r.communication.empty()) line += fmt::format("  waits {:.0f}%", 100.0 * exposed_s / r.step_s);
-  const std::string mfu = r.mfu ? fmt::format("{:.1f}%", 100.0 * *r.mfu) : "not known";
-  line += fmt::format("  {} tok/s  MFU {}  ETA {}  {}", thousands(r.tokens_per_s), mfu, format_clock(remaining_s),
-                      format_bytes(Bytes{r.resident_bytes}));
-  return line;
+  if (!r.communication.empty()) fields.push_back(fmt::format("waits {:.0f}%", 100.0 * exposed_s / r.step_s));
+  fields.push_back(thousands(r.tokens_per_s) + " tok/s");
+  fields.push_back("MFU " + (r.mfu ? fmt::format("{:.1f}%", 100.0 * *r.mfu) : "not known"));
+  fields.push_back("ETA " + format_clock(remaining_s));
+  fields.push_back(format_bytes(Bytes{r.resident_bytes}));
+  return fields;
 }
 
-Progress::Progress(bool terminal, std::int64_t total_steps, std::int64_t interval,
-                   std::function<void(const std::string&)> put)
-    : terminal_(terminal), total_steps_(total_steps), interval_(interval), put_(std::move(put)) {}
+Progress::Progress(Screen* screen, std::int64_t total_steps, std::int64_t interval, Seconds now)
+    : screen_(screen), total_steps_(total_steps), interval_(interval), begun_(now), shown_(now) {}
 
-void Progress::step(const telemetry::StepRecord& record) {
+void Progress::step(const telemetry::StepRecord& record, Seconds now) {
+  if (screen_ == nullptr) return;
+  ++steps_;
   smoothed_step_s_ = smoothed_step_s_ == 0.0 ? record.step_s : 0.9 * smoothed_step_s_ + 0.1 * record.step_s;
   const double remaining_s = smoothed_step_s_ * static_cast<double>(total_steps_ - record.step);
-  const std::string line = progress_line(record, total_steps_, remaining_s);
-  const bool keep = record.validation_loss.has_value() || record.step == total_steps_;
-  if (!terminal_) {
-    if (keep || record.step == 1 || record.step % interval_ == 0) put_(line + "\n");
-    return;
+  last_ = progress_fields(record, total_steps_, remaining_s);
+  const bool terminal = screen_->is_terminal();
+  if (record.validation_loss || record.step == total_steps_ || (!terminal && line_due(record.step, now))) {
+    shown_ = now;
+    return finish();
   }
-  const std::size_t blanks = width_ > line.size() ? width_ - line.size() : 0;
-  put_("\r" + line + std::string(blanks, ' ') + (keep ? "\n" : ""));
-  width_ = keep ? 0 : line.size();
+  if (!terminal || (steps_ > 1 && now.count - shown_.count < kBetweenStatus.count)) return;
+  shown_ = now;
+  screen_->status(last_);
+}
+
+bool Progress::line_due(std::int64_t step, Seconds now) const {
+  if (interval_ > 0) return steps_ == 1 || step % interval_ == 0;
+  constexpr double kPart = 20;
+  const double pause = std::clamp((now.count - begun_.count) / kPart, kShortest.count, kLongest.count);
+  return steps_ <= kFirst || now.count - shown_.count >= pause;
 }
 
 void Progress::finish() {
-  if (width_ > 0) put_("\n");
-  width_ = 0;
+  if (screen_ == nullptr || last_.empty()) return;
+  screen_->keep(last_);
+  last_.clear();
 }
 
 }  // namespace trireme::train

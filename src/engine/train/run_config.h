@@ -67,7 +67,7 @@ struct RunConfig {
   std::int64_t threads = 0;                // compute threads of a rank; 0: all cores
   std::int64_t validation_interval = 100;  // steps; 0: only at the end
   std::int64_t validation_micro_batches = 8;
-  std::int64_t log_interval = 1;
+  std::int64_t log_interval = 0;    // steps; 0: by time
   Bytes memory_limit;               // of each rank's ledger; 0: none
   double deadline_s = 120.0;        // longest wait of a rank for another
   double start_deadline_s = 600.0;  // the same until the first step is done

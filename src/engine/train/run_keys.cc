@@ -71,8 +71,8 @@ std::vector<RunKey> train_keys() {
           "train.validation_micro_batches", "micro-batches of a validation loss",
           [](RunConfig& c) -> std::int64_t& { return c.validation_micro_batches; }, 1),
       integer_key<std::int64_t>(
-          "train.log_interval", "steps between lines where output is no terminal",
-          [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 1),
+          "train.log_interval", "steps between lines where output is no terminal; 0: some each minute",
+          [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 0),
       bytes_key("train.memory_limit", "what a rank may hold at once; empty: no limit",
                 [](RunConfig& c) -> Bytes& { return c.memory_limit; }),
       number_key(

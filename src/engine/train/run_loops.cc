@@ -110,6 +110,7 @@ class Leader {
     outcome_.counted = rank.counted();
     outcome_.resident = own_.env.resident_memory().anonymous;
     outcome_.out = config_.out;
+    outcome_.checkpoints = !checkpoint::Store(own_.env, checkpoints_of(config_.out)).steps().empty();
     finish(own_, &outcome_, {.config = facts_.about.model, .files = facts_.model_files});
     if (!own_.hooks.faults.empty() && !own_.hooks.incarnation) remove_fault_marks(own_.env, config_.out);
   }
@@ -142,7 +143,7 @@ class Leader {
       const telemetry::StepRecord record = one_step(step);
       own_.trace.after_step(step, own_.control);
       metrics_.write(record);
-      leader_.progress.step(record);
+      leader_.progress.step(record, own_.env.now());
       outcome_.last = record;
       outcome_.steps_done = step;
       measure_again();

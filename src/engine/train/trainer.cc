@@ -26,7 +26,7 @@ class Run {
         hooks_(hooks),
         world_(world),
         tokens_(open_training(env, run)),
-        progress_(hooks.terminal, run.config.steps, run.config.log_interval, hooks.put),
+        progress_(hooks.screen, run.config.steps, run.config.log_interval, env.now()),
         begun_(env.now()) {
     if (!run.config.validation_tokens.empty()) validation_ = open_validation(env, run);
   }

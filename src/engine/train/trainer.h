@@ -10,6 +10,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/screen.h"
 #include "engine/parallel/run_plan.h"
 #include "engine/train/planned_faults.h"
 #include "engine/train/rank_report.h"
@@ -21,9 +22,8 @@
 namespace trireme::train {
 
 struct TrainHooks {
-  std::function<bool()> stop_requested;         // asked between steps and between rounds of validation
-  std::function<void(const std::string&)> put;  // progress, as written to standard error
-  bool terminal = false;
+  std::function<bool()> stop_requested;  // asked between steps and between rounds of validation
+  Screen* screen = nullptr;              // where progress is shown; null: nowhere
   // Under a supervisor.
   Reporter* reporter = nullptr;                            // null: nobody is told
   std::optional<std::int64_t> incarnation = std::nullopt;  // which start of the run it counts this one as
@@ -37,6 +37,7 @@ struct TrainOutcome {
   std::int64_t first_step = 1;  // of this start of the run
   std::int64_t steps_done = 0;
   bool interrupted = false;
+  bool checkpoints = false;                                  // there are some to go on from
   std::optional<telemetry::StepRecord> last = std::nullopt;  // of the last step; none: there was nothing left to do
   std::optional<double> validation_loss = std::nullopt;      // of the end
   Ledger predicted;                                          // of rank 0

@@ -44,9 +44,7 @@ class Trainer : public ::testing::Test {
     return resolve_run(env_, make_run_config(Json::object(), settings).or_throw());
   }
   TrainOutcome run(const Settings& more = {}, bool stop = false) {
-    return run_resolved(
-        resolved(more),
-        {.stop_requested = [stop] { return stop; }, .put = [](const std::string&) {}, .terminal = false});
+    return run_resolved(resolved(more), {.stop_requested = [stop] { return stop; }});
   }
   TrainOutcome run_resolved(const ResolvedRun& run, const TrainHooks& hooks) {
     const std::unique_ptr<RunWorld> world = make_thread_run_world(run.config.layout.world(), Seconds{60});
@@ -85,7 +83,7 @@ TEST_F(Trainer, LeavesTheRunItsMetricsAndItsModel) {
   EXPECT_TRUE(env_.exists("out/model/model.safetensors"));
   // The resolved file gives the same run again.
   const RunConfig again = load_run_config(env_, "out/run.toml", {{"out.directory", "again"}}).or_throw();
-  run_resolved(resolve_run(env_, again), {.stop_requested = {}, .put = [](const std::string&) {}});
+  run_resolved(resolve_run(env_, again), {.stop_requested = {}});
   EXPECT_EQ(env_.read_file("again/model/model.safetensors"), env_.read_file("out/model/model.safetensors"));
 }
 
@@ -200,7 +198,7 @@ TEST_F(Trainer, EachStartIsAnIncarnationOfItsDirectorysLease) {
 // The supervisor has the lease, and the run its incarnation.
 TEST_F(Trainer, ASupervisedRunIsOfTheIncarnationThatItWasGiven) {
   const auto lease = checkpoint::Lease::claim(env_, "out");
-  TrainHooks hooks{.stop_requested = [] { return false; }, .put = [](const std::string&) {}};
+  TrainHooks hooks{.stop_requested = [] { return false; }};
   hooks.incarnation = lease->begin_incarnation(6);
   run_resolved(resolved({{"layout.dp", "2"}}), hooks);
   const checkpoint::Store store(env_, "out/checkpoints");
@@ -218,7 +216,7 @@ TEST_F(Trainer, ASupervisedRunIsOfTheIncarnationThatItWasGiven) {
 TEST_F(Trainer, AZombieCommitsNothing) {
   env_.set_tick(Seconds{1e-6});  // it looks once a second, and has none
   const auto lease = checkpoint::Lease::claim(env_, "out");
-  TrainHooks hooks{.stop_requested = {}, .put = [](const std::string&) {}};
+  TrainHooks hooks{.stop_requested = {}};
   hooks.incarnation = lease->begin_incarnation();
   int steps = 0;
   hooks.stop_requested = [&] {
@@ -237,7 +235,7 @@ TEST_F(Trainer, AZombieCommitsNothing) {
 
 TEST_F(Trainer, AZombieEndsWithoutASave) {
   const auto lease = checkpoint::Lease::claim(env_, "out");
-  TrainHooks hooks{.stop_requested = {}, .put = [](const std::string&) {}};
+  TrainHooks hooks{.stop_requested = {}};
   hooks.incarnation = lease->begin_incarnation();
   hooks.stop_requested = [&] {
     lease->begin_incarnation();
@@ -248,7 +246,7 @@ TEST_F(Trainer, AZombieEndsWithoutASave) {
 }
 
 TEST_F(Trainer, ARunWhoseLeaseIsTakenEnds) {
-  TrainHooks hooks{.stop_requested = {}, .put = [](const std::string&) {}};
+  TrainHooks hooks{.stop_requested = {}};
   hooks.stop_requested = [&] {
     const std::string text = env_.read_file("out/.lease");
     env_.put_file("out/.lease", text.find("\"host\":\"host\"") == 1 ? "{\"host\":\"else" + text.substr(13) : text);
