@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/screen.h"
 #include "base/standard_streams.h"
 #include "cli/unknown_option.h"
 
@@ -46,7 +47,8 @@ class CliCommand : public Command {
     settings_ = &values;
   }
   void version(const std::string& text) override {
-    app_.set_version_flag("-V,--version", text, "the version, how it was built, and what bits depend on");
+    app_.add_flag("-V,--version", version_asked_, "the version, how it was built, and what bits depend on");
+    version_ = text;
   }
   void examples(const std::string& text) override { app_.footer("Examples:\n" + text); }
   void run(std::function<ExitCode()> action) override { action_ = std::move(action); }
@@ -58,8 +60,9 @@ class CliCommand : public Command {
     return *children_.back();
   }
 
-  // The innermost command that was asked for.
+  // The innermost command that was asked for; where the version was, the one that tells it.
   CliCommand& chosen() {
+    if (version_asked_) return *this;
     for (const auto& child : children_) {
       if (child->app_.parsed()) return child->chosen();
     }
@@ -67,6 +70,10 @@ class CliCommand : public Command {
   }
 
   ExitCode act() {
+    if (version_asked_) {
+      fmt::print(stdout, "{}\n", version_);
+      return ExitCode::kDone;
+    }
     if (settings_ != nullptr) collect_settings();
     if (!action_) {
       fmt::print(stdout, "{}", app_.help());
@@ -123,9 +130,16 @@ class CliCommand : public Command {
   std::function<ExitCode()> action_;
   std::function<bool()> kept_;
   const std::string* first_positional_ = nullptr;
+  bool version_asked_ = false;
+  std::string version_;
 };
 
-void complain(const std::string& text) { std::fputs(text.c_str(), stderr); }
+// Standard error may be closed or full: that must not hide the exit code.
+// A line, which may end with its '\n'; another process may have left a status on the terminal.
+void complain(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  Screen(write_to_stderr, stderr_columns).line(text);
+}
 
 // The first option that the command does not have, else the first word that it did not expect.
 Failure unexpected(const CliCommand& command, const CLI::ParseError& error, int argc, char** argv) {

@@ -231,7 +231,7 @@ void declare_step(Command& bench, Env& env) {
                  "where to write the planner's constants that this step shows; of one rank, with --cluster");
   command.option("cluster", options->cluster, "whose rates the constants are shares of, as bench machine wrote it");
   command.examples(
-      "  trireme bench step examples/runs/demo.toml\n"
+      "  trireme bench step examples/runs/small.toml\n"
       "  trireme bench step run.toml --layout.dp 2 --train.threads 1 --shapes\n"
       "  trireme bench step run.toml --train.threads 1 --cluster cluster.toml --calibration constants.toml\n");
   command.run([options, &env] { return run_step(env, *options); });

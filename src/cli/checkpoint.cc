@@ -33,11 +33,11 @@ void declare_checkpoint(Command& root, Env& env) {
   declare_checkpoint_export(command, env);
   declare_checkpoint_import(command, env);
   command.examples(
-      "  trireme checkpoint ls runs/demo                              every save of a run\n"
-      "  trireme checkpoint show runs/demo                            what the newest one holds\n"
-      "  trireme checkpoint verify runs/demo                          every byte of it\n"
+      "  trireme checkpoint ls runs/one                              every save of a run\n"
+      "  trireme checkpoint show runs/one                            what the newest one holds\n"
+      "  trireme checkpoint verify runs/one                          every byte of it\n"
       "  trireme checkpoint diff runs/a runs/b                        do two runs stand at the same values?\n"
-      "  trireme checkpoint export runs/demo --out model --dtype bf16   for transformers\n"
+      "  trireme checkpoint export runs/one --out model --dtype bf16   for transformers\n"
       "  trireme checkpoint import models/gpt2 --out start            a model to go on training from");
 }
 

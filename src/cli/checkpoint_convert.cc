@@ -108,7 +108,7 @@ void declare_checkpoint_export(Command& parent, Env& env) {
   command.option("dtype", options->dtype, "fp32 (the weights' own), bf16 or fp16");
   command.option("tokenizer", options->tokenizer, "a tokenizer.json to put beside them (default: the checkpoint's)");
   command.flag("json", options->json, "one JSON object on standard output");
-  command.examples("  trireme checkpoint export runs/demo --out model --dtype bf16 --shard-size 5GB");
+  command.examples("  trireme checkpoint export runs/one --out model --dtype bf16 --shard-size 5GB");
   command.keeps_results([] { return true; });
   command.run([options, &env] { return run_export(env, *options); });
 }

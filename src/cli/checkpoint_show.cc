@@ -239,7 +239,7 @@ void declare_checkpoint_ls(Command& parent, Env& env) {
   Command& command = parent.command("ls", "List the checkpoints of a run, newest first");
   command.positional("path", options->path, "a run, or a directory of checkpoints (default: this directory)", false);
   command.flag("json", options->json, "one JSON object on standard output");
-  command.examples("  trireme checkpoint ls runs/demo");
+  command.examples("  trireme checkpoint ls runs/one");
   command.run([options, &env] { return run_ls(env, options->path, options->json); });
 }
 
@@ -249,8 +249,8 @@ void declare_checkpoint_show(Command& parent, Env& env) {
   command.positional("checkpoint", options->path, kCheckpointHelp, true);
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples(
-      "  trireme checkpoint show runs/demo\n"
-      "  trireme checkpoint show runs/demo/checkpoints/step-00000040 --json");
+      "  trireme checkpoint show runs/one\n"
+      "  trireme checkpoint show runs/one/checkpoints/step-00000040 --json");
   command.run([options, &env] {
     const std::string path = chosen_checkpoint(env, options->path);
     const Manifest manifest = checkpoint::Reader::open_manifest(env, path).or_throw();

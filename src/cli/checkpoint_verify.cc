@@ -150,7 +150,7 @@ void declare_checkpoint_verify(Command& parent, Env& env) {
   command.positional("checkpoint", options->path, kCheckpointHelp, true);
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples(
-      "  trireme checkpoint verify runs/demo\n\n"
+      "  trireme checkpoint verify runs/one\n\n"
       "Exit code 0: whole; 79: a line for each damage");
   command.run([options, &env] { return run_verify(env, options->path, options->json); });
 }
@@ -167,7 +167,7 @@ void declare_checkpoint_diff(Command& parent, Env& env) {
   command.positional("b", options->b, "the other", true);
   command.flag("json", options->json, "one JSON object on standard output");
   command.examples(
-      "  trireme checkpoint diff runs/demo/checkpoints/step-00000020 runs/again\n\n"
+      "  trireme checkpoint diff runs/one/checkpoints/step-00000020 runs/again\n\n"
       "Exit code 0: the same bits; 1: different");
   command.run([options, &env] { return run_diff(env, options->a, options->b, options->json); });
 }

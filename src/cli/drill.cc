@@ -262,7 +262,7 @@ void declare_drill(Command& root, Env& env) {
   command.option("steps", options->steps, "steps of each run, at a constant learning rate; it saves three times");
   command.option("limit", options->limit_s, "seconds that one run may take");
   command.examples(
-      "  trireme drill examples/runs/demo.toml --out runs/drill\n"
+      "  trireme drill examples/runs/small.toml --out runs/drill\n"
       "  trireme drill run.toml --out runs/drill --faults kill-backward,hang --supervise.launcher mpirun\n");
   command.run([options, &env] { return run_drill(env, *options); });
 }

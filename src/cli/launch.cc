@@ -1,10 +1,10 @@
 #include "cli/launch.h"
 
-#include <cstdio>
 #include <cstdlib>
 
 #include <fmt/format.h>
 
+#include "base/screen.h"
 #include "engine/train/mpi_run_world.h"
 
 namespace trireme::cli {
@@ -17,7 +17,7 @@ std::optional<std::string> variable(const std::string& name) {
 
 // From a thread beside a call of MPI that does not come back: nothing of this process can be ended in order.
 [[noreturn]] void end_process(ExitCode code, const std::string& message) {
-  std::fprintf(stderr, "trireme: %s\n", message.c_str());
+  Screen(write_to_stderr, stderr_columns).line("trireme: " + message);
   std::_Exit(static_cast<int>(code));
 }
 

@@ -24,14 +24,15 @@ int main(int argc, char** argv) {
     cli::declare_report(root, env);
     root.version(train::version_text());
     root.examples(
-        "  trireme plan bubble --stages 4                 how long a pipeline waits\n"
-        "  trireme model examples/models/gpt2            the parameter table and the exact count\n"
-        "  trireme data tokenize book.txt --out data      a text as token files\n"
-        "  trireme train examples/runs/demo.toml          a run\n"
-        "  trireme verify examples/runs/demo.toml --layout.tp 2   the same model on another layout?\n"
-        "  trireme sample runs/demo/model --prompt 'The'  text from what was trained\n"
-        "  trireme checkpoint verify runs/demo            is what was saved whole?\n"
-        "  trireme report trace run.json --out page.html  a run's timelines as a picture");
+        "  trireme plan bubble --stages 4                               how long a pipeline waits\n"
+        "  trireme model examples/models/gpt2                           the parameter table and the exact count\n"
+        "  trireme data tokenize book.txt --out data/book               a text as token files\n"
+        "  trireme train examples/runs/small.toml --out runs/one        a run on them\n"
+        "  trireme verify examples/runs/small.toml --layout.tp 2        the same model on another layout?\n"
+        "  trireme sample runs/one/model --prompt 'The'                 text from what was trained\n"
+        "  trireme checkpoint verify runs/one                           is what was saved whole?\n"
+        "  trireme train examples/runs/small.toml --out runs/two --trace run.json\n"
+        "  trireme report trace run.json --out page.html                a run's timelines as a picture");
   });
   return static_cast<int>(code);
 }

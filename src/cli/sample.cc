@@ -88,7 +88,7 @@ void declare_sample(Command& root, Env& env) {
   command.option("context", options->generate.context, "tokens that the model sees");
   command.option("temperature", options->generate.temperature, "0: always the likeliest token");
   command.option("seed", options->seed, "the same seed writes the same text");
-  command.examples("  trireme sample runs/demo/model --prompt 'In the beginning' --tokens 300");
+  command.examples("  trireme sample runs/one/model --prompt 'In the beginning' --tokens 300");
   command.run([options, &env] {
     const std::unique_ptr<Log> log = make_stderr_log();
     const model::Config config = model::load_config(env, options->model).or_throw();

@@ -54,7 +54,7 @@ void declare_train(Command& root, Env& env) {
     keys += fmt::format("  --{:<38} {}: {}\n", key.name, key.kind, key.help);
   }
   command.examples(
-      "  trireme train examples/runs/demo.toml --out runs/one\n"
+      "  trireme train examples/runs/small.toml --out runs/one\n"
       "  trireme train run.toml --dry-run --train.micro_batch 8\n"
       "  trireme train run.toml --train.steps 50 --layout.recompute full --overwrite\n"
       "  trireme train run.toml                         the same again goes on from the newest checkpoint\n"

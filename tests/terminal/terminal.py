@@ -154,6 +154,11 @@ class Checks:
             self.expect(re.search(r"Z rank \d of 2 on \S+, process \d+, incarnation \d+\n", log) is not None,
                         f"the log of rank {rank} does not begin with it:\n{log}")
             self.expect("killed by signal 9" in log, f"the log of rank {rank} says nothing of its death:\n{log}")
+        command, _ = self.train("--layout.dp", "2", "--supervise.retries", "0", "--inject", "kill:rank=1,step=12")
+        code, written = in_terminal(command, 160)
+        lines = shown(written, 160)
+        self.expect(code == 78 and any(line.startswith("error: ") for line in lines), f"the last death: {code}: {lines}")
+        self.expect(not any(re.match(r"step .*(error|warning|supervisor)", line) for line in lines), f"glued: {lines}")
 
     # A run that ends by an error has its last step, and then the error on a line of its own.
     def an_error(self) -> None:
@@ -191,8 +196,8 @@ class Checks:
         self.expect("/checkpoints " in done.stdout, f"there are checkpoints:\n{done.stdout}")
 
     def version(self) -> None:
-        texts = [subprocess.run([self.program, flag], capture_output=True, text=True, timeout=SECONDS)
-                 for flag in ("--version", "-V")]
+        texts = [subprocess.run([self.program, *flag.split()], capture_output=True, text=True, timeout=SECONDS)
+                 for flag in ("--version", "-V", "-V plan")]
         for done in texts:
             self.expect(done.returncode == 0 and done.stderr == "", f"the version: {done.returncode} {done.stderr}")
             self.expect(re.fullmatch(r"trireme \d+\.\d+\.\d+ \(\w+ build\)\nGCC [^\n]+, oneDNN [^\n]+, \S+\n",
