@@ -109,6 +109,9 @@ def check_runs(program: str, root: pathlib.Path) -> None:
     (root / "bare" / "config.json").write_text(json.dumps(CONFIG))
     run(program, "train", root / "run.toml", "--model.config", root / "bare", "--out", root / "new")
     check(root / "new" / "model", files={})
+    # One that begins anew in a directory leaves no tokenizer of the model before.
+    run(program, "train", root / "run.toml", "--model.config", root / "bare", "--out", root / "other", "--overwrite")
+    check(root / "other" / "model", files={})
     newest = sorted((root / "new" / "checkpoints").iterdir())[-1]
     assert json.loads((newest / "manifest.json").read_text())["version"] == 1
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/find.h"
-#include "checkpoint/hugging_face.h"
+#include "checkpoint/model_files.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/store.h"
 #include "telemetry/step_record.h"
@@ -30,6 +30,14 @@ std::vector<std::string> run_files(Env& env, const std::string& out) {
   }
   std::erase_if(files, [&](const std::string& file) { return !env.exists(file); });
   return files;
+}
+
+// Another model's tokenizer would be taken for the new one's.
+void remove_model_files(Env& env, const std::string& model) {
+  for (const std::string& name : env.list_directory(model)) {
+    const std::string path = join_path(model, name);
+    if (checkpoint::is_carried(name) && !env.is_directory(path)) env.remove_file(path);
+  }
 }
 
 void check_kinds(Env& env, const RunConfig& config) {
@@ -174,6 +182,7 @@ void prepare_directory(Env& env, const ResolvedRun& run, const RunStart& start) 
   } else {
     store.remove_all();
     for (const std::string& file : run_files(env, config.out)) env.remove_file(file);
+    if (config.overwrite) remove_model_files(env, join_path(config.out, "model"));
   }
   const std::string mark = unsaved_mark_of(config.out);
   if (start.continues && env.exists(mark)) env.remove_file(mark);
