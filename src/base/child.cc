@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -17,11 +18,13 @@
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/descriptor.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/stop_signals.h"
 
 namespace trireme {
 namespace {
@@ -42,7 +45,8 @@ constexpr unsigned kCloseOnExec = 4;                 // CLOSE_RANGE_CLOEXEC, whi
 // taken, so that no signal can go to a stranger that has got the number since.
 class SystemChild : public Child {
  public:
-  explicit SystemChild(pid_t id) : id_(id), parent_(::getpid()) {
+  explicit SystemChild(pid_t id, Descriptor output = Descriptor())
+      : id_(id), parent_(::getpid()), output_(std::move(output)) {
     ::setpgid(id_, id_);  // as the child does itself: whoever is first
     descriptor_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, id_, 0)));
     if (descriptor_.number() >= 0) return;
@@ -67,6 +71,7 @@ class SystemChild : public Child {
   void signal(int number) override { ::kill(id_, number); }
   void signal_group(int number) override { ::kill(-id_, number); }
   int descriptor() const override { return descriptor_.number(); }
+  int take_output() override { return output_.release(); }
 
  private:
   // A child that the system cannot end in time (it hangs in a device) is left to it.
@@ -84,6 +89,7 @@ class SystemChild : public Child {
 
   pid_t id_;
   pid_t parent_;
+  Descriptor output_;
   Descriptor descriptor_;
 };
 
@@ -104,13 +110,13 @@ void keep_from_programs(unsigned first) {
 
 // By the kernel's own calls: the library's pass over the two signals that it keeps for its threads, which a parent of
 // another kind may have left ignored.
-void reset_signals() {
+void reset_signals(std::uint64_t blocked) {
   constexpr std::size_t kMaskBytes = 8;
   const std::array<std::uint64_t, 8> zeros{};      // handler SIG_DFL, no flags, an empty mask
   for (int number = 1; number < NSIG; ++number) {  // some refuse: kill, stop
     ::syscall(SYS_rt_sigaction, number, zeros.data(), nullptr, kMaskBytes);
   }
-  ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, zeros.data(), nullptr, kMaskBytes);
+  ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, nullptr, kMaskBytes);
 }
 
 // All that the child needs, made before the fork.
@@ -119,9 +125,10 @@ struct Prepared {
   std::vector<char*> arguments;
   std::vector<std::string> variables;
   std::vector<char*> environment;
-  Descriptor null;    // /dev/null
-  Descriptor output;  // none: the parent's
-  Descriptor report;  // gets the reason as an int where exec fails
+  std::uint64_t blocked = 0;  // signals
+  Descriptor null;            // /dev/null
+  Descriptor output;          // none: the parent's
+  Descriptor report;          // gets the reason as an int where exec fails
 };
 
 // A launcher may not bear an output that cannot be written, such as the one that stands for none.
@@ -138,7 +145,7 @@ bool place_output(int number, int output, int null) {
   if (::dup2(null, STDIN_FILENO) >= 0 && place_output(STDOUT_FILENO, prepared.output.number(), null) &&
       place_output(STDERR_FILENO, prepared.output.number(), null)) {
     keep_from_programs(STDERR_FILENO + 1);
-    reset_signals();
+    reset_signals(prepared.blocked);
     ::execvpe(prepared.file, prepared.arguments.data(), prepared.environment.data());
   }
   const int reason = errno;
@@ -161,7 +168,8 @@ std::vector<std::string> joined_environment(const ChildCommand& command) {
   for (char** one = environ; one != nullptr && *one != nullptr; ++one) {
     const std::string_view text(*one);
     const std::string_view name = text.substr(0, text.find('='));
-    bool replaced = false;
+    bool replaced =
+        std::ranges::any_of(command.without, [&](const std::string& beginning) { return name.starts_with(beginning); });
     for (const auto& [key, value] : command.environment) replaced = replaced || key == name;
     if (!replaced) variables.emplace_back(text);
   }
@@ -180,6 +188,7 @@ Prepared prepare(const ChildCommand& command) {
   prepared.variables = joined_environment(command);
   for (std::string& variable : prepared.variables) prepared.environment.push_back(variable.data());
   prepared.environment.push_back(nullptr);
+  if (command.deaf) prepared.blocked = stop_signal_mask();
   prepared.null = above_standard(::open("/dev/null", O_RDWR | O_CLOEXEC), "open /dev/null");
   if (!command.output.empty()) {
     const std::string what = "open " + command.output;
@@ -205,6 +214,12 @@ std::unique_ptr<Child> start_child(const ChildCommand& command) {
   Prepared prepared = prepare(command);
   const std::string what = "start " + command.arguments[0];
   std::array<int, 2> ends{-1, -1};
+  Descriptor output;
+  if (command.captured) {
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(what, errno);
+    output = Descriptor(ends[0]);
+    prepared.output = above_standard(ends[1], what);
+  }
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(what, errno);
   const Descriptor report(ends[0]);
   prepared.report = above_standard(ends[1], what);
@@ -219,8 +234,9 @@ std::unique_ptr<Child> start_child(const ChildCommand& command) {
   const int refused = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (id < 0) fail(what, refused);
-  auto child = std::make_unique<SystemChild>(id);
+  auto child = std::make_unique<SystemChild>(id, std::move(output));
   prepared.report.close();
+  prepared.output.close();
   if (const int reason = reason_from(report); reason != 0) fail(what, reason);
   return child;
 }
@@ -236,6 +252,29 @@ std::unique_ptr<Child> fork_child() {
   if (id > 0) return std::make_unique<SystemChild>(id);
   become_dependent(parent);
   return nullptr;
+}
+
+Result<std::string> find_program(const std::string& name) {
+  const auto refused = [&](std::string rule) {
+    return Failure{.option = "program", .value = name, .rule = std::move(rule), .nearest = ""};
+  };
+  struct stat about = {};
+  if (name.find('/') != std::string::npos) {
+    if (::stat(name.c_str(), &about) != 0) return refused("there is no such file");
+    if (!S_ISREG(about.st_mode)) return refused("is no file");
+    if (::access(name.c_str(), X_OK) != 0) return refused("is not executable");
+    return name;
+  }
+  const char* path = std::getenv("PATH");
+  for (std::string_view rest = path == nullptr ? "/bin:/usr/bin" : path; !name.empty();) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    const std::string file = join_path(std::string(end == 0 ? "." : rest.substr(0, end)), name);
+    const bool runs = ::stat(file.c_str(), &about) == 0 && S_ISREG(about.st_mode) && ::access(file.c_str(), X_OK) == 0;
+    if (runs) return file;
+    if (end == rest.size()) break;
+    rest.remove_prefix(end + 1);
+  }
+  return refused("is not in PATH");
 }
 
 std::string own_program() {

@@ -300,5 +300,17 @@ TEST_F(ChildTest, KnowsItsOwnProgram) {
   EXPECT_TRUE(std::filesystem::equivalent(own_program(), "/proc/self/exe")) << own_program();
 }
 
+TEST(Child, OneThatIsDeafLivesOnThroughStopSignals) {
+  for (const bool deaf : {false, true}) {
+    ChildCommand command = shell("kill -TERM $$; exit 3");
+    command.deaf = deaf;
+    const std::unique_ptr<Child> child = start_child(command);
+    const std::optional<ChildEnd> end = end_of(*child);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->signal, deaf ? 0 : 15);
+    EXPECT_EQ(end->code, deaf ? 3 : 0);
+  }
+}
+
 }  // namespace
 }  // namespace trireme

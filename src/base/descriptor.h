@@ -20,7 +20,8 @@ class Descriptor {
   }
   ~Descriptor() { close(); }
 
-  int number() const { return number_; }  // -1: none
+  int number() const { return number_; }                // -1: none
+  int release() { return std::exchange(number_, -1); }  // its owner is another from now on
   void close();
 
  private:

@@ -12,9 +12,9 @@ namespace trireme {
 
 bool runs_as_root() { return ::geteuid() == 0; }
 
-bool variable_is_set(const char* name) { return std::getenv(name) != nullptr; }
+void name_this_process(const char* name) { ::prctl(PR_SET_NAME, name); }
 
-void name_process(const char* name) { ::prctl(PR_SET_NAME, name); }
+bool variable_is_set(const char* name) { return std::getenv(name) != nullptr; }
 
 void end_parent_called(const std::string& name) {
   const pid_t parent = ::getppid();

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -29,6 +30,7 @@ namespace {
 
 constexpr int kBacklog = 4096;  // the system cuts it to its own bound
 constexpr std::size_t kReceiveBytes = std::size_t{64} << 10;
+constexpr int kStrangersAtOnce = 4096;
 constexpr std::string_view kLocal = "local:";
 constexpr std::string_view kTcp = "tcp:";
 
@@ -69,11 +71,29 @@ class SocketConnection : public Connection {
   }
 
   void finish_sending() override { ::shutdown(socket_.number(), SHUT_WR); }
+  std::string other_end() const override {
+    sockaddr_storage storage = {};
+    socklen_t size = sizeof(storage);
+    if (::getpeername(socket_.number(), reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "";
+    if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) return "";
+    std::array<char, NI_MAXHOST> text{};
+    const int failed = ::getnameinfo(reinterpret_cast<const sockaddr*>(&storage), size, text.data(), text.size(),
+                                     nullptr, 0, NI_NUMERICHOST);
+    return failed == 0 ? text.data() : "";
+  }
   int descriptor() const override { return socket_.number(); }
 
  private:
   Descriptor socket_;
 };
+
+// Another user of this machine, at a local socket. Of others it is not known.
+bool is_stranger(int socket) {
+  ucred user = {};
+  socklen_t size = sizeof(user);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &user, &size) != 0 || user.pid == 0) return false;
+  return user.uid != 0 && user.uid != ::geteuid();
+}
 
 class SocketListener : public Listener {
  public:
@@ -82,9 +102,12 @@ class SocketListener : public Listener {
   // What is wrong with one that came (it has gone again) or with the system (no descriptors are left) is no reason to
   // end: it comes again or it does not.
   std::unique_ptr<Connection> accept() override {
-    Descriptor accepted(::accept4(socket_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (accepted.number() < 0) return nullptr;
-    return std::make_unique<SocketConnection>(std::move(accepted));
+    for (int i = 0; i < kStrangersAtOnce; ++i) {
+      Descriptor accepted(::accept4(socket_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (accepted.number() < 0) return nullptr;
+      if (!is_stranger(accepted.number())) return std::make_unique<SocketConnection>(std::move(accepted));
+    }
+    return nullptr;
   }
   std::string address() const override { return address_; }
   int descriptor() const override { return socket_.number(); }
@@ -167,6 +190,34 @@ int connect_once(const Descriptor& socket, SystemAddress address, Seconds until)
   return errno == EINPROGRESS ? finish_connecting(socket, until) : errno;
 }
 
+// Of a host that is given as an address, with any port; length 0: as a name.
+SystemAddress own_address(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
+  addrinfo* found = nullptr;
+  SystemAddress address;
+  if (::getaddrinfo(host.c_str(), "0", &hints, &found) != 0) return address;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  address.length = found->ai_addrlen;
+  ::freeaddrinfo(found);
+  return address;
+}
+
+std::unique_ptr<Listener> listen_at(Descriptor socket, const std::string& host) {
+  SystemAddress bound;
+  bound.length = sizeof(bound.storage);
+  if (::listen(socket.number(), kBacklog) != 0 || ::getsockname(socket.number(), bound.get(), &bound.length) != 0) {
+    fail("listen", errno);
+  }
+  // The port lies at the same place in both versions' addresses.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  sockaddr_in port_holder = {};
+  std::memcpy(&port_holder, &bound.storage, sizeof(port_holder));
+  return std::make_unique<SocketListener>(std::move(socket),
+                                          fmt::format("{}{}:{}", kTcp, host, ntohs(port_holder.sin_port)));
+}
+
 }  // namespace
 
 void SendQueue::push(Connection& connection) {
@@ -193,8 +244,16 @@ std::unique_ptr<Listener> listen_locally() {
 }
 
 std::unique_ptr<Listener> listen_tcp(const std::string& host) {
-  Descriptor socket = open_socket(AF_INET6);
-  SystemAddress address;
+  SystemAddress address = own_address(host);
+  Descriptor socket;
+  if (address.length > 0) {
+    socket = open_socket(address.storage.ss_family);
+    if (socket.number() >= 0 && ::bind(socket.number(), address.get(), address.length) == 0) {
+      return listen_at(std::move(socket), host);
+    }
+  }
+  socket = open_socket(AF_INET6);
+  address = {};
   if (socket.number() >= 0) {  // takes both versions
     const int off = 0;
     ::setsockopt(socket.number(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -213,23 +272,15 @@ std::unique_ptr<Listener> listen_tcp(const std::string& host) {
     address.length = sizeof(any);
     if (socket.number() < 0 || ::bind(socket.number(), address.get(), address.length) != 0) fail("listen", errno);
   }
-  SystemAddress bound;
-  bound.length = sizeof(bound.storage);
-  if (::listen(socket.number(), kBacklog) != 0 || ::getsockname(socket.number(), bound.get(), &bound.length) != 0) {
-    fail("listen", errno);
-  }
-  // The port lies at the same place in both versions' addresses.
-  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
-  sockaddr_in port_holder = {};
-  std::memcpy(&port_holder, &bound.storage, sizeof(port_holder));
-  return std::make_unique<SocketListener>(std::move(socket),
-                                          fmt::format("{}{}:{}", kTcp, host, ntohs(port_holder.sin_port)));
+  return listen_at(std::move(socket), host);
 }
+
+bool is_local(std::string_view address) { return address.starts_with(kLocal); }
 
 std::unique_ptr<Connection> connect_to(const std::string& address, Seconds deadline) {
   const Seconds until{posix_env().now().count + deadline.count};
   std::vector<SystemAddress> candidates;
-  if (address.starts_with(kLocal)) {
+  if (is_local(address)) {
     candidates.push_back(local_address(std::string_view(address).substr(kLocal.size())));
   } else if (address.starts_with(kTcp)) {
     candidates = tcp_addresses(address);

@@ -26,7 +26,8 @@ class Connection {
   virtual std::optional<std::string> receive() = 0;
   // The other end receives what was sent, then the end. Closing alone may destroy what is under way.
   virtual void finish_sending() = 0;
-  virtual int descriptor() const = 0;  // for wait_for_any
+  virtual int descriptor() const = 0;         // for wait_for_any
+  virtual std::string other_end() const = 0;  // its host's address, without the port; "": this machine's
 };
 
 // What is still to be sent over a connection.
@@ -52,10 +53,13 @@ class Listener {
   virtual int descriptor() const = 0;
 };
 
-// A name that no other process has guessed; of this network namespace.
+// A name that no other process has guessed; of this network namespace. Other users of this machine (but root) are
+// closed before accept() hands them out: they find the name in /proc/net/unix.
 std::unique_ptr<Listener> listen_locally();
-// On a free port of all interfaces; host: what address() calls this machine.
+// On a free port of all interfaces; host: what address() calls this machine. Where that is no name but an address of
+// it, on that alone.
 std::unique_ptr<Listener> listen_tcp(const std::string& host);
+bool is_local(std::string_view address);
 // Looking up the name of a host takes what it takes; the deadline is that of all after it.
 std::unique_ptr<Connection> connect_to(const std::string& address, Seconds deadline);
 

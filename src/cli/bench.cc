@@ -94,7 +94,7 @@ void print(const train::StepProfile& profile, const std::vector<report::KernelRo
 }
 
 ExitCode run_step(Env& env, const StepOptions& options) {
-  const comm::Launch launch = current_launch();
+  const comm::Launch launch = launch_of_run(current_launch(), train::Launcher::kAuto);
   if (Status status = check_alone(launch, "bench step"); !status) throw Error(status.failure());
   check_range("--steps", options.steps, 1, 1000, "3");
   const train::ResolvedRun run = resolve_train(env, launch, read_run(env, options.train));

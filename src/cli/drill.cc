@@ -219,7 +219,7 @@ class Drill {
 };
 
 ExitCode run_drill(Env& env, const DrillOptions& options) {
-  const comm::Launch launch = current_launch();
+  const comm::Launch launch = launch_of_run(current_launch(), train::Launcher::kAuto);
   if (Status status = check_alone(launch, "drill"); !status) throw Error(status.failure());
   check_range("--steps", options.steps, 3, 1'000'000, "12");
   if (!(options.limit_s >= 1 && options.limit_s <= 1e9)) {

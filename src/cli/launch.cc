@@ -23,6 +23,22 @@ std::optional<std::string> variable(const std::string& name) {
 
 }  // namespace
 
+comm::Launch launch_of_run(const comm::Launch& by_variables, train::Launcher named) {
+  if (by_variables.ranks == 1) return {};
+  if (named == train::Launcher::kAuto || named == train::Launcher::kNone) return by_variables;
+  if (by_variables.rank == 0) return {};
+  throw Error(Failure{.option = "supervise.launcher",
+                      .value = std::string(train::launcher_name(named)),
+                      .rule = fmt::format("starts all ranks by itself, and this is rank {} of {} that {} has started",
+                                          by_variables.rank, by_variables.ranks, by_variables.launcher),
+                      .nearest = fmt::format("the same command once, without {}, or none", by_variables.launcher)});
+}
+
+comm::Launch launch_of_worker() {
+  return variable("TRIREME_LAUNCHER") == train::launcher_name(train::Launcher::kThreads) ? comm::Launch{}
+                                                                                         : current_launch();
+}
+
 comm::Launch current_launch() { return comm::launch_of(variable); }
 
 Status check_launch(const comm::Launch& launch, const plan::Layout& layout) {
@@ -31,8 +47,9 @@ Status check_launch(const comm::Launch& launch, const plan::Layout& layout) {
                  .value = plan::describe(layout),
                  .rule = fmt::format("dp x tp x pp is {}, and {} has started {} rank{}", layout.world(),
                                      launch.launcher, launch.ranks, launch.ranks == 1 ? "" : "s"),
-                 .nearest = fmt::format("{} -n {}, or degrees whose product is {}", launch.launcher, layout.world(),
-                                        launch.ranks)};
+                 .nearest = fmt::format("{0} -n {1}, or degrees whose product is {2}; where variables of {0} are left "
+                                        "over in this shell, --supervise.launcher threads",
+                                        launch.launcher, layout.world(), launch.ranks)};
 }
 
 Status check_alone(const comm::Launch& launch, const std::string& command) {

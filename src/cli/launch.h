@@ -13,6 +13,12 @@ namespace trireme::cli {
 
 // By this process's environment variables.
 comm::Launch current_launch();
+// What this process is for a run whose supervise.launcher is `named`. Variables of a launcher that has started one task
+// say nothing: a shell of it (srun --pty bash) has them too. A launcher that is named starts the ranks whatever they
+// say; Error where this is not the first of the processes that another has started.
+comm::Launch launch_of_run(const comm::Launch& by_variables, train::Launcher named);
+// Of a worker: by what its supervisor has started it with.
+comm::Launch launch_of_worker();
 // Law 3: as many ranks as the layout has, or refused with both numbers.
 Status check_launch(const comm::Launch& launch, const plan::Layout& layout);
 // A command that runs its ranks as threads refuses a launcher that has started several.

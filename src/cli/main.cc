@@ -1,14 +1,30 @@
+#include <string_view>
+
 #include "base/descriptor.h"
 #include "base/process.h"
 #include "base/stop_signals.h"
 #include "cli/commands.h"
 #include "engine/train/run_progress.h"
 
+namespace {
+
+// A run that is asked to stop before it has begun must hear of it: signals wait from before the libraries begin until
+// the run says what becomes of them.
+__attribute__((section(".preinit_array"), used)) void (*const kHoldSignals)() = &trireme::hold_stop_signals;
+
+bool hears_stop_signals(int argc, char** argv) {
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  return command == "train" || command == "worker";
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace trireme;
+  if (!hears_stop_signals(argc, argv)) release_stop_signals();
   fill_standard_descriptors();
   ignore_broken_pipes();
-  name_process("trireme");
+  name_this_process("trireme");
   const ExitCode code = cli::run_program(argc, argv, [](cli::Command& root) {
     Env& env = posix_env();
     cli::declare_plan(root, env);

@@ -7,10 +7,8 @@
 
 namespace trireme::cli {
 
-// What starts the ranks, where it is left to the program.
-train::Launcher chosen_launcher(const train::SuperviseConfig& config);
 // Whether ranks may be on other machines than this one.
-bool on_several_hosts(const train::SuperviseConfig& config);
+bool on_several_hosts(Env& env, const train::SuperviseConfig& config);
 // `run` is the description, resolved for ranks in this process. Refuses what its supervision asks for and cannot have.
 // Every start of its workers trains what was described here, whatever becomes of the user's files.
 ExitCode train_supervised(Env& env, const RunDescription& description, const train::ResolvedRun& run,

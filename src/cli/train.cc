@@ -25,18 +25,19 @@ ExitCode dry_run(const train::ResolvedRun& run, bool json) {
   return ExitCode::kDone;
 }
 
-ExitCode run_train(Env& env, const comm::Launch& launch, const TrainOptions& options) {
+ExitCode run_train(Env& env, const comm::Launch& by_variables, const TrainOptions& options) {
   const RunDescription description = read_run(env, options);
+  const comm::Launch launch = launch_of_run(by_variables, description.config.supervise.launcher);
   const train::ResolvedRun run = resolve_train(env, launch, description);
   if (options.dry_run) {
-    const bool all_here = launch.launcher == "none" ? !on_several_hosts(run.config.supervise)
+    const bool all_here = launch.launcher == "none" ? !on_several_hosts(env, run.config.supervise)
                                                     : launch.ranks_here == run.config.layout.world();
     train::check_dry_run(env, *make_stderr_log(), run, all_here);
     return dry_run(run, options.json);
   }
   // A launcher that is not this program's own has the last word: its ranks have no supervisor.
   const bool alone = launch.launcher == "none";
-  if (alone && chosen_launcher(run.config.supervise) != train::Launcher::kNone) {
+  if (alone && run.config.supervise.launcher != train::Launcher::kNone) {
     return train_supervised(env, description, run, options);
   }
   return train_ranks(env, launch, run, options, std::nullopt);

@@ -65,6 +65,12 @@ double number(const char* name) {
   return value;
 }
 
+// As a supervised run's.
+ExitCode code_of_stop(const train::RunConfig& config) {
+  if (config.save_interval.kind == train::SaveInterval::Kind::kNone) return ExitCode::kRequeue;
+  return stop_counts().user > 0 ? ExitCode::kInterrupted : ExitCode::kPreempted;
+}
+
 }  // namespace
 
 std::optional<Supervised> current_supervision() {
@@ -86,6 +92,13 @@ std::vector<int> own_ranks(const comm::Launch& launch, int ranks) {
 
 ExitCode train_ranks(Env& env, const comm::Launch& launch, const train::ResolvedRun& run, const TrainOptions& options,
                      const std::optional<Supervised>& supervised, std::span<train::ProgressCell> cells) {
+  // Of a supervised run the keeper hears signals, and the supervisor says what becomes of them.
+  const bool tells = launch.rank == 0 && !supervised;
+  if (supervised) {
+    ignore_stop_signals();
+  } else {
+    catch_stop_signals(tells ? "\nstopping after this step, with the model saved; a second signal ends at once\n" : "");
+  }
   Screen screen(write_to_stderr, stderr_columns);
   const std::unique_ptr<Log> log = make_log_on(screen);
   const std::vector<int> ranks = own_ranks(launch, run.config.layout.world());
@@ -94,9 +107,7 @@ ExitCode train_ranks(Env& env, const comm::Launch& launch, const train::Resolved
       supervised ? make_reporter(env, supervised->by, ranks, cells) : train::make_silent_reporter(ranks);
   const std::unique_ptr<train::RunWorld> world = make_run_world(launch, env, run.config);
   const bool leads = world->leads();
-  const bool tells = leads && !supervised;
   if (tells) write_to_stderr(train::describe_run(run));
-  catch_stop_signals(tells ? "\nstopping after this step, with the model saved; a second signal ends at once\n" : "");
   train::TrainHooks hooks{
       .stop_requested = stop_requested, .screen = leads ? &screen : nullptr, .reporter = reporter.get()};
   if (supervised) {
@@ -118,7 +129,7 @@ ExitCode train_ranks(Env& env, const comm::Launch& launch, const train::Resolved
   } else {
     fmt::print("{}", outcome_text(outcome));
   }
-  return outcome.interrupted ? ExitCode::kInterrupted : ExitCode::kDone;
+  return outcome.interrupted ? code_of_stop(run.config) : ExitCode::kDone;
 }
 
 }  // namespace trireme::cli

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,10 +24,18 @@ constexpr double kFenceMargin_s = 0.5;
 
 using Cells = std::span<train::ProgressCell>;
 
+// Some schedulers signal the ranks alone.
+void tell_stop_signals(telemetry::ControlLine& line, StopCounts& told) {
+  const StopCounts counts = stop_counts();
+  if (std::exchange(told.preempted, counts.preempted) != counts.preempted) line.send(telemetry::StopHeard{true});
+  if (std::exchange(told.user, counts.user) != counts.user) line.send(telemetry::StopHeard{false});
+}
+
 // The keeper's side of a process, until that is gone; its exit code as the keeper's own.
 int keep(Env& env, const Supervised& supervised, const std::vector<int>& ranks, Cells cells, Child& child) {
   std::atomic<bool> over = false;  // the run is, here: by the supervisor's word, or because it is gone
   std::atomic<bool> gone = false;
+  std::atomic<bool> stand_still = false;  // until the supervisor speaks again
   const std::unique_ptr<telemetry::ControlLine> line =
       telemetry::open_control_line({.address = supervised.by.address,
                                     .hello = {.secret = supervised.by.secret,
@@ -44,10 +53,17 @@ int keep(Env& env, const Supervised& supervised, const std::vector<int>& ranks, 
                                         [&](const std::string&) {
                                           gone = true;
                                           over = true;
-                                        }});
+                                        },
+                                    .silent = [&](bool silent) { stand_still = silent; }});
+  StopCounts told;
+  bool stands_still = false;
   for (;;) {
     std::vector<Waited> waited{{.descriptor = child.descriptor()}};
     wait_for_any(waited, kTurn);
+    if (const bool still = stand_still; std::exchange(stands_still, still) != still) {
+      child.signal(still ? SIGSTOP : SIGCONT);
+    }
+    tell_stop_signals(*line, told);
     if (over) child.signal(SIGKILL);
     const std::optional<ChildEnd> end = child.poll();
     if (!end) continue;
@@ -74,14 +90,16 @@ ExitCode work(Env& env, const TrainOptions& options) {
                         .rule = "is started by the supervisor of a run, which tells it where to report",
                         .nearest = "trireme train"});
   }
-  const comm::Launch launch = current_launch();
+  const comm::Launch launch = launch_of_worker();
   const std::vector<int> ranks = own_ranks(launch, supervised->ranks);
   const SharedPages pages(ranks.size() * sizeof(train::ProgressCell));
   const Cells cells(new (pages.bytes().data()) train::ProgressCell[ranks.size()], ranks.size());
   if (const std::unique_ptr<Child> child = fork_child()) {
-    ignore_stop_signals();
+    catch_supervisor_signals();
+    name_this_process("trireme-keeper");
     return static_cast<ExitCode>(keep(env, *supervised, ranks, cells, *child));
   }
+  name_this_process("trireme-rank");
   const RunDescription run = description_of(supervised->run, options.settings);
   return train_ranks(env, launch, resolve_train(env, launch, run), options, supervised, cells);
 }

@@ -11,7 +11,26 @@ using Words = std::vector<std::string>;
 
 constexpr const char* kVariables[] = {"TRIREME_CONTROL",     "TRIREME_SECRET",    "TRIREME_INCARNATION",
                                       "TRIREME_RUN_ELAPSED", "TRIREME_GEMM_RATE", "TRIREME_RANKS",
-                                      kRunVariable};
+                                      kRunVariable,          "TRIREME_LAUNCHER"};
+
+// What an mpirun or srun has told the shell that this program was started in: of another start than that of the ranks.
+constexpr const char* kOfOtherStarts[] = {"OMPI_COMM_WORLD_",
+                                          "OMPI_UNIVERSE_SIZE",
+                                          "OMPI_MCA_ess",
+                                          "OMPI_MCA_orte_hnp_uri",
+                                          "OMPI_MCA_orte_ess_",
+                                          "OMPI_MCA_orte_local_",
+                                          "OMPI_MCA_orte_num_",
+                                          "OMPI_MCA_orte_app_num",
+                                          "OMPI_MCA_orte_jobfam_",
+                                          "OMPI_MCA_orte_top_session",
+                                          "OMPI_MCA_orte_launch",
+                                          "OMPI_MCA_orte_bound_at_launch",
+                                          "PMIX_RANK",
+                                          "PMIX_NAMESPACE",
+                                          "PMIX_SERVER_",
+                                          "PMIX_ID",
+                                          "PMI_"};
 
 void add(Words& words, const Words& more) { words.insert(words.end(), more.begin(), more.end()); }
 
@@ -36,13 +55,21 @@ Words layout_words(const plan::Layout& layout) {
 }
 
 // The worker's own part: what this start is, beside the run's description.
-Words worker_words(const WorkerCommands& commands, const supervisor::WorkerStart& start, bool own_checkpoints) {
+Words worker_words(const WorkerCommands& commands, const supervisor::WorkerStart& start, const LeftByStarts& left) {
   Words words{commands.program, "worker"};
   const auto set = [&](const std::string& key, const std::string& value) { add(words, {"--" + key, value}); };
   set("out.directory", commands.out);
   add(words, layout_words(start.layout));
-  if (start.begun) set("out.overwrite", "false");
-  if (start.begun && own_checkpoints) set("checkpoint.resume", "");
+  if (commands.saves) {
+    if (start.begun) set("out.overwrite", "false");
+    if (start.begun && left.checkpoint) set("checkpoint.resume", "");
+  } else if (start.again && !left.checkpoint) {
+    set("out.overwrite", "true");  // nothing to go on from: it begins anew, over what its own starts have left
+  }
+  if (commands.trace_first > 0 && !traces(commands, start, left)) {
+    set("out.trace", "");
+    set("out.trace_steps", "");
+  }
   if (!commands.inject.empty()) add(words, {"--inject", commands.inject});
   return words;
 }
@@ -86,14 +113,26 @@ Words srun_words(const WorkerCommands& commands, const supervisor::WorkerStart& 
   return words;
 }
 
+std::vector<std::string> of_other_starts() { return {std::begin(kOfOtherStarts), std::end(kOfOtherStarts)}; }
+
 }  // namespace
 
+bool traces(const WorkerCommands& commands, const supervisor::WorkerStart& start, const LeftByStarts& left) {
+  if (commands.trace_first == 0) return false;
+  return !start.begun || (!left.trace && left.checkpoint.value_or(0) < commands.trace_first);
+}
+
 ChildCommand worker_command(const WorkerCommands& commands, const supervisor::WorkerStart& start,
-                            bool own_checkpoints) {
-  const Words worker = worker_words(commands, start, own_checkpoints);
+                            const LeftByStarts& left) {
+  const Words worker = worker_words(commands, start, left);
   ChildCommand command{.arguments = worker, .environment = {}, .file = kOwnProgram};
   if (commands.launcher != train::Launcher::kThreads) command.file.clear();
-  if (commands.launcher == train::Launcher::kMpirun) command.arguments = mpirun_words(commands, start, worker);
+  if (commands.launcher == train::Launcher::kMpirun) {
+    command.arguments = mpirun_words(commands, start, worker);
+    command.deaf = true;  // it would end all ranks 2 s after such a signal
+  }
+  command.captured = commands.launcher != train::Launcher::kThreads;
+  command.without = of_other_starts();
   if (commands.launcher == train::Launcher::kSrun) command.arguments = srun_words(commands, start, worker);
   const std::string values[] = {start.address,
                                 start.secret,
@@ -101,7 +140,8 @@ ChildCommand worker_command(const WorkerCommands& commands, const supervisor::Wo
                                 fmt::format("{}", start.run_elapsed_s),
                                 fmt::format("{}", start.gemm_flops_per_s),
                                 fmt::format("{}", start.layout.world()),
-                                commands.run};
+                                commands.run,
+                                std::string(train::launcher_name(commands.launcher))};
   for (std::size_t i = 0; i < std::size(kVariables); ++i) command.environment.emplace_back(kVariables[i], values[i]);
   if (commands.root) {
     command.environment.emplace_back("OMPI_ALLOW_RUN_AS_ROOT", "1");
@@ -122,6 +162,7 @@ ChildCommand probe_command(const WorkerCommands& commands, const std::string& ho
   }
   add(command.arguments, {commands.program, "--help"});
   command.output = "/dev/null";
+  command.without = of_other_starts();
   return command;
 }
 

@@ -16,9 +16,20 @@ struct WorkerCommands {
   std::string inject;
   int cores = 1;  // of this host
   bool root = false;
+  bool saves = true;             // the run writes checkpoints
+  std::int64_t trace_first = 0;  // step of out.trace; 0: none is asked for
 };
 
-ChildCommand worker_command(const WorkerCommands& commands, const supervisor::WorkerStart& start, bool own_checkpoints);
+// What earlier starts of the run have left in its directory.
+struct LeftByStarts {
+  std::optional<std::int64_t> checkpoint = std::nullopt;  // the newest one's step
+  bool trace = false;
+};
+
+// False: this start does not trace, since what was to be traced is done, or out.trace is there by now.
+bool traces(const WorkerCommands& commands, const supervisor::WorkerStart& start, const LeftByStarts& left);
+ChildCommand worker_command(const WorkerCommands& commands, const supervisor::WorkerStart& start,
+                            const LeftByStarts& left);
 ChildCommand probe_command(const WorkerCommands& commands, const std::string& host);
 
 }  // namespace trireme::cli

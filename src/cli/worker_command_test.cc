@@ -33,7 +33,7 @@ TEST(WorkerCommand, SaysTheWholeLayout) {
   supervisor::WorkerStart start;
   for (const plan::Layout& one : {layout, plan::Layout{}}) {
     start.layout = one;
-    EXPECT_EQ(layout_of(worker_command(commands, start, false)), one) << plan::describe(one);
+    EXPECT_EQ(layout_of(worker_command(commands, start, {})), one) << plan::describe(one);
   }
 }
 
@@ -43,9 +43,49 @@ TEST(WorkerCommand, LauncherMayHaveFlagsOfItsUser) {
   commands.supervise.mpirun = "/opt/mpi/bin/mpirun  --mca btl tcp,self";
   supervisor::WorkerStart start;
   start.placement.hosts = {{.name = "a", .slots = 1}};
-  const std::vector<std::string> words = worker_command(commands, start, false).arguments;
+  const std::vector<std::string> words = worker_command(commands, start, {}).arguments;
   EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 4),
             (std::vector<std::string>{"/opt/mpi/bin/mpirun", "--mca", "btl", "tcp,self"}));
+}
+
+std::optional<std::string> setting_of(const ChildCommand& command, const std::string& key) {
+  std::optional<std::string> value;
+  for (std::size_t i = 0; i + 1 < command.arguments.size(); ++i) {
+    if (command.arguments[i] == "--" + key) value = command.arguments[i + 1];
+  }
+  return value;
+}
+
+TEST(WorkerCommand, ARunWithoutCheckpointsBeginsAnewOverItsOwnFiles) {
+  WorkerCommands commands{.program = "trireme", .supervise = {}, .run = "", .out = "runs/one", .inject = ""};
+  supervisor::WorkerStart start;
+  for (const bool saves : {false, true}) {
+    commands.saves = saves;
+    start = {};
+    EXPECT_EQ(setting_of(worker_command(commands, start, {}), "out.overwrite"), std::nullopt);
+    start.again = true;  // and it had not begun: what the user has consented to stands
+    EXPECT_EQ(setting_of(worker_command(commands, start, {}), "out.overwrite"),
+              saves ? std::nullopt : std::optional<std::string>("true"));
+    start.begun = true;
+    EXPECT_EQ(setting_of(worker_command(commands, start, {}), "out.overwrite"), saves ? "false" : "true");
+  }
+  // It goes on from a checkpoint of its own directory that it was told to resume from, and keeps that.
+  commands.saves = false;
+  EXPECT_EQ(setting_of(worker_command(commands, start, {.checkpoint = 4}), "out.overwrite"), std::nullopt);
+  EXPECT_EQ(setting_of(worker_command(commands, start, {.checkpoint = 4}), "checkpoint.resume"), std::nullopt);
+}
+
+TEST(WorkerCommand, AnotherStartIsNotRefusedForTheTraceOfTheFirst) {
+  WorkerCommands commands{.program = "trireme", .supervise = {}, .run = "", .out = "runs/one", .inject = ""};
+  commands.trace_first = 3;
+  supervisor::WorkerStart start;
+  EXPECT_EQ(setting_of(worker_command(commands, start, {.trace = true}), "out.trace"), std::nullopt);
+  start.begun = true;
+  EXPECT_EQ(setting_of(worker_command(commands, start, {.checkpoint = 2}), "out.trace"), std::nullopt);
+  for (const LeftByStarts& left : {LeftByStarts{.trace = true}, LeftByStarts{.checkpoint = 3}}) {
+    EXPECT_EQ(setting_of(worker_command(commands, start, left), "out.trace"), "");
+    EXPECT_EQ(setting_of(worker_command(commands, start, left), "out.trace_steps"), "");
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "supervisor/control_server.h"
 
+#include <algorithm>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -18,12 +19,11 @@ using telemetry::Message;
 constexpr int kReceivesAtOnce = 16;
 // Each call, so that a flood of connections does not keep it from its peers.
 constexpr int kAcceptsAtOnce = 1024;
-// One that has said nothing for so long makes place for a newcomer where there is none.
-constexpr double kGivesWayAfter_s = 0.1;
 
 struct Peer {
   PeerId id = 0;  // 0: has not proved itself
   double since = 0;
+  std::string other_end = {};  // while it has not proved itself
   std::unique_ptr<Connection> connection;
   FrameReader reader{telemetry::kMostHelloBytes};
   SendQueue unsent;
@@ -57,9 +57,6 @@ struct ControlServer::State {
   std::int64_t dropped = 0;
   double said_at = 0;
 
-  bool may_accept() const {
-    return unproved.size() < std::size_t{kMostUnproved} || env.now().count - unproved.front().since >= kGivesWayAfter_s;
-  }
   bool proves(const Message& message) const {
     const Hello* hello = std::get_if<Hello>(&message);
     return hello != nullptr && same_secret(hello->secret, secret) && incarnation == hello->incarnation;
@@ -72,6 +69,7 @@ struct ControlServer::State {
   }
 
   void accept_all(News& news);
+  void make_place(const std::string& other_end);
   Standing receive(Peer& peer, News& news);
   Standing take_messages(Peer& peer, News& news);
   bool stays(Peer& peer, News& news);
@@ -80,20 +78,30 @@ struct ControlServer::State {
   void say_still_here();
 };
 
+void ControlServer::State::make_place(const std::string& other_end) {
+  const auto of_it = [&](const Peer& peer) { return peer.other_end == other_end; };
+  auto oldest = unproved.begin();
+  if (std::ranges::count_if(unproved, of_it) >= kMostOfOneEnd) {
+    oldest = std::ranges::find_if(unproved, of_it);
+  } else if (std::ssize(unproved) < kMostUnproved) {
+    return;
+  }
+  unproved.erase(oldest);
+  ++dropped;
+}
+
 // What has arrived is read at once, so that those who prove themselves take no place from others.
 void ControlServer::State::accept_all(News& news) {
-  for (int i = 0; i < kAcceptsAtOnce && may_accept(); ++i) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     std::unique_ptr<Connection> connection = listener->accept();
     if (connection == nullptr) return;
-    if (unproved.size() == std::size_t{kMostUnproved}) {
-      unproved.erase(unproved.begin());
-      ++dropped;
-    }
     Peer peer;
     peer.since = env.now().count;
     peer.connection = std::move(connection);
     if (!stays(peer, news)) continue;
     if (peer.id == 0) {
+      peer.other_end = peer.connection->other_end();
+      make_place(peer.other_end);
       unproved.push_back(std::move(peer));
     } else {
       peers.emplace(peer.id, std::move(peer));
@@ -187,7 +195,7 @@ void ControlServer::begin_incarnation(std::int64_t incarnation) {
 }
 
 void ControlServer::add_waited(std::vector<Waited>& waited) const {
-  if (state_->may_accept()) waited.push_back({state_->listener->descriptor()});
+  waited.push_back({state_->listener->descriptor()});
   for (const Peer& peer : state_->unproved) waited.push_back({peer.connection->descriptor()});
   for (const auto& [id, peer] : state_->peers) {
     waited.push_back({peer.connection->descriptor(), !peer.unsent.empty()});

@@ -3,8 +3,9 @@
 // The supervisor's end of the control channel: every connection must begin with a Hello that carries the run's secret
 // and the present incarnation, within 2 s and kMostHelloBytes, else it is dropped without a word; later messages are
 // bounded too, and a connection that sends anything malformed, a second Hello or what only workers are sent, or that
-// does not take what it is sent, is dropped. At most kMostUnproved at once that have not proved themselves: the oldest
-// of them gives way to a newcomer, but for its first tenth of a second. One thread.
+// does not take what it is sent, is dropped. At most kMostUnproved at once that have not proved themselves,
+// kMostOfOneEnd of them from one host: the oldest, of the newcomer's host where that has so many, gives way at once.
+// Whoever says its hello with its first breath is let in whatever the crowd. One thread.
 
 #include <memory>
 #include <string>
@@ -25,7 +26,8 @@ struct PeerMessage {
 
 class ControlServer {
  public:
-  static constexpr int kMostUnproved = 64;
+  static constexpr int kMostUnproved = 256;
+  static constexpr int kMostOfOneEnd = 64;
   static constexpr double kHelloWithin_s = 2;
   static constexpr std::size_t kMostUnsentBytes = std::size_t{64} << 20;  // of a peer
 

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::size_t kMostOpenSteps = 64;  // whose compute times are not complete
 
+constexpr double kAllSilent_s = 2.4 * telemetry::kAliveEvery_s;  // of everybody: two words are missing of each
+
 constexpr Seconds kAnswerWithin{15};  // of hosts that are asked whether they are there
 
 // What is not done step by step: how long it takes once says little of the next time, and the small gaps between the
@@ -104,7 +106,11 @@ void Decider::State::take(const Heard& event) {
   if (stage != Stage::kUp && stage != Stage::kEnding) return;
   if (const auto* hello = std::get_if<telemetry::Hello>(&event.message)) return hear(event.peer, *hello);
   const auto peer = start->peers().find(event.peer);
-  if (peer == start->peers().end()) return;  // its hello was not believed
+  if (peer == start->peers().end()) return;   // its hello was not believed
+  if (stage == Stage::kUp && all_silent()) {  // all were stopped, and go on
+    start->rest(now);
+    flight_until.reset();
+  }
   start->heard(event.peer, now);
   std::visit([&](const auto& message) { hear(event.peer, message); }, event.message);
 }
@@ -160,6 +166,11 @@ void Decider::State::take(const Probed& event) {
 
 void Decider::State::take(const StopAsked& event) {
   const bool again = asked_to_stop;
+  if (again && !reached(now, later(asked_at, policy.one_request))) return;
+  if (!again) {
+    asked_at = now;
+    asked_preempted = event.preempted;
+  }
   asked_to_stop = true;
   if (stage == Stage::kUp && !again) return stop(event.preempted ? StopReason::kPreempted : StopReason::kUser);
   const Finish ended{ExitCode::kRequeue, again ? "ended at once, without a save" : "asked to stop between two starts"};
@@ -171,12 +182,17 @@ void Decider::State::take(const StopAsked& event) {
   }
 }
 
+void Decider::State::take(const Rested&) {
+  if (start) start->rest(now);
+}
+
 void Decider::State::take(const Tick&) {}
 
 // ---- What workers say.
 
 void Decider::State::hear(int peer, const telemetry::Hello& message) {
   if (!start->hello(peer, message, now)) return;
+  ever_heard = true;
   // What all others were told before it came.
   if (stage == Stage::kEnding) end_all();
   if (stage == Stage::kUp && stopping) actions.push_back(SendAll{.message = telemetry::Stop{}});
@@ -191,6 +207,7 @@ void Decider::State::hear(int, const telemetry::Alive& message) {
   bool advanced = false;
   for (const telemetry::RankProgress& progress : message.ranks) advanced |= start->progress(progress, now);
   if (!advanced) return;
+  ever_advanced = true;
   if (!happens_once(phase)) patience->learn(phase, {now.count - before.count});
   if (stage == Stage::kUp && flight_until) {  // it was no hang
     flight_until.reset();
@@ -215,7 +232,7 @@ void Decider::State::hear(int, const telemetry::StepDone& message) {
 
 void Decider::State::hear(int, const telemetry::Resumed& message) {
   if (stage != Stage::kUp) return;
-  resumed = true;
+  resumed = ever_advanced = true;
   start->got_on(0, now);
   tally.resumed(message.step, message.continues, now);
   note_progress();
@@ -295,6 +312,11 @@ void Decider::State::hear(int, const telemetry::FlightRecords& message) {
 
 void Decider::State::hear(int, const telemetry::Outcome& message) { outcome = message; }
 
+// Every keeper of a start may say so, and the supervisor have heard it itself.
+void Decider::State::hear(int, const telemetry::StopHeard& message) {
+  if (!asked_to_stop) take(StopAsked{.preempted = message.preempted});
+}
+
 // ---- Time.
 
 void Decider::State::look() {
@@ -357,6 +379,15 @@ void Decider::State::look_at_start() {
                  .hosts = {},
                  .message = fmt::format("the run was asked to stop, and has not within {:.1f} s", policy.grace.count)});
   }
+  if (all_silent()) {
+    if (!std::exchange(all_silent_told, true)) {
+      actions.push_back(Say{.warning = true,
+                            .text = "no process of the run is heard, and none has ended: they seem to be stopped, and "
+                                    "are waited for"});
+    }
+    return;
+  }
+  all_silent_told = false;
   if (flight_until) {
     const bool all =
         std::ranges::all_of(start->views(), [](const RankView& view) { return view.records || view.ended; });
@@ -388,6 +419,13 @@ Seconds Decider::State::next_tick() const {
     no_later({std::max(now.count + 0.05, oldest.count + policy.lost_after.count + 1e-3)});
   }
   return {std::max(at.count, now.count)};
+}
+
+bool Decider::State::all_silent() const {
+  if (start->peers().empty()) return false;
+  const double silent = now.count - start->last_heard().count;
+  const bool any = std::ranges::any_of(start->peers(), [](const auto& entry) { return !entry.second.gone; });
+  return any && silent > kAllSilent_s && silent < policy.all_silent.count;
 }
 
 // When it counts as a hang that nothing advances.

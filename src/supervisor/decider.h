@@ -36,6 +36,10 @@ struct Policy {
   Seconds settle{0.5};       // how long a rank's word that another is lost waits for that one's own
   Seconds flight_wait{0.5};  // for flight records
   Seconds end_wait{10};      // from the last rank's end in order to the launcher's
+  Seconds one_request{1};    // stop requests that come within it are one: of a scheduler that tells every process
+  // How long it is no hang that nobody at all is heard, of connections that are all there: on one machine such
+  // processes are stopped, and will go on.
+  Seconds all_silent{0};
   MembershipPolicy membership;
   bool saves = true;  // the run writes checkpoints: a stop in order loses nothing
   OnStraggler on_straggler = OnStraggler::kReport;
@@ -69,9 +73,10 @@ struct Probed {
 };
 struct StopAsked {
   bool preempted = true;
-};               // else by the user
-struct Tick {};  // time has passed
-using Event = std::variant<Begin, Heard, PeerGone, LauncherEnded, HostsListed, Probed, StopAsked, Tick>;
+};                 // else by the user
+struct Rested {};  // the supervisor itself was stopped, in a time that `now` has not counted
+struct Tick {};    // time has passed
+using Event = std::variant<Begin, Heard, PeerGone, LauncherEnded, HostsListed, Probed, StopAsked, Rested, Tick>;
 
 // ---- Actions, to be done in their order.
 
@@ -97,7 +102,8 @@ struct Say {
 struct Finish {
   ExitCode code = ExitCode::kDone;
   std::string text;
-};  // nothing comes after it
+  bool never_began = false;  // no rank ever got on: what the launcher has said tells more
+};                           // nothing comes after it
 using Action = std::variant<Launch, SendAll, EndLauncher, Probe, Write, Say, Finish>;
 
 // ---- What it says of itself at the end.

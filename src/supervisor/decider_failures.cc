@@ -173,7 +173,10 @@ void Decider::State::answered(const Probed& event) {
   if (!event.ok) no_answer.insert(event.host);
   if (!to_answer.empty() || stage != Stage::kWaiting) return;
   launch_at.count = std::min(launch_at.count, now.count + next.pause.count);
-  if (no_answer.size() == start->choice().placement.hosts.size()) return;  // that tells of the launcher, not of them
+  if (no_answer.size() == start->choice().placement.hosts.size()) {  // that tells of the launcher, not of them
+    if (!ever_heard) finish({ExitCode::kUsage, "no host answers: no rank was ever heard", true});
+    return;
+  }
   for (const std::string& host : no_answer) {
     membership.mark_away(host);
     membership.leave_out(host, now);
@@ -190,9 +193,15 @@ Seconds Decider::State::pause() const {
 
 // Where starting again cannot help, or has not helped.
 std::optional<Finish> Decider::State::verdict(const Failing& failing) {
+  if (asked_to_stop && policy.saves && tally.durable() >= 0 && tally.durable() >= tally.furthest()) {
+    return Finish{asked_preempted ? ExitCode::kPreempted : ExitCode::kInterrupted,
+                  fmt::format("stopped, step {} is saved: the same command goes on from there ({})", tally.durable(),
+                              failing.message)};
+  }
   if (asked_to_stop) {
     return Finish{ExitCode::kRequeue, fmt::format("asked to stop, and no save came of it: {}", failing.message)};
   }
+  if (std::optional<Finish> end = never_began(failing)) return end;
   for (const ExitCode code : {ExitCode::kUsage, ExitCode::kDoesNotFit}) {
     if (is(failing.code, code) && failing.signal == 0) return Finish{code, failing.message};
   }
@@ -203,6 +212,16 @@ std::optional<Finish> Decider::State::verdict(const Failing& failing) {
   }
   if (static_cast<int>(count) > policy.retries) return no_progress(failing);
   return std::nullopt;
+}
+
+// What has never got anywhere, and was not kept from it by force, will not the next time.
+std::optional<Finish> Decider::State::never_began(const Failing& failing) const {
+  if (failing.signal != 0 || failing.code == 0) return std::nullopt;
+  const bool nobody = failing.kind == FailureKind::kNotStarted && !ever_heard && alone();
+  const bool no_step = failing.kind == FailureKind::kDied && !ever_advanced;
+  if (!nobody && !no_step) return std::nullopt;
+  const bool no_room = is(failing.code, ExitCode::kDoesNotFit);
+  return Finish{no_room ? ExitCode::kDoesNotFit : ExitCode::kUsage, failing.message, true};
 }
 
 Finish Decider::State::no_progress(const Failing& failing) const {

@@ -47,6 +47,8 @@ struct Decider::State {
   };
   std::map<std::int64_t, OpenStep> open_steps;
   bool connected = false;
+  bool ever_heard = false;     // anybody, of any start
+  bool ever_advanced = false;  // any rank
   bool resumed = false;
   std::optional<LauncherEnded> launcher_ended;
   std::optional<Seconds> clean_since;  // all ranks have ended in order
@@ -58,6 +60,9 @@ struct Decider::State {
   std::optional<Seconds> flight_until;  // a hang is being looked into
   std::optional<StopReason> stopping;
   Seconds stop_until;
+  Seconds asked_at;  // to stop, from outside, first
+  bool asked_preempted = true;
+  bool all_silent_told = false;
   bool asked_to_stop = false;  // from outside: nothing is started any more
   bool grow = false;           // more, or better, hosts are there than the start uses
 
@@ -88,6 +93,7 @@ struct Decider::State {
   void take(const HostsListed& event);
   void take(const Probed& event);
   void take(const StopAsked& event);
+  void take(const Rested& event);
   void take(const Tick& event);
   void hear(int peer, const telemetry::Hello& message);
   void hear(int peer, const telemetry::Alive& message);
@@ -98,12 +104,14 @@ struct Decider::State {
   void hear(int peer, const telemetry::ProcessEnded& message);
   void hear(int peer, const telemetry::FlightRecords& message);
   void hear(int peer, const telemetry::Outcome& message);
+  void hear(int peer, const telemetry::StopHeard& message);
   template <class Other>
   void hear(int, const Other&) {}  // not for a supervisor
   void look();                     // at the time, after every event
   void look_at_start();
   Seconds next_tick() const;
   Seconds hang_at() const;
+  bool all_silent() const;
 
   // decider_starts.cc
   void launch(ReshapeChoice choice);
@@ -140,6 +148,7 @@ struct Decider::State {
   Finish no_progress(const Failing& failing) const;
   Seconds pause() const;
   std::string where(const std::vector<int>& ranks) const;
+  std::optional<Finish> never_began(const Failing& failing) const;
   bool alone() const;  // one host, and no other
 };
 

@@ -1,5 +1,7 @@
 #include "supervisor/decider.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace trireme::supervisor {
@@ -14,6 +16,17 @@ std::vector<Wanted> all_of(const std::vector<Action>& actions) {
   return found;
 }
 
+Policy patient() {
+  Policy policy;
+  policy.patience.floor = Seconds{2};
+  return policy;
+}
+Policy waits_for_all() {
+  Policy policy = patient();
+  policy.all_silent = Seconds{60};
+  return policy;
+}
+
 std::vector<Incident> incidents_in(const std::vector<Action>& actions) {
   std::vector<Incident> found;
   for (const Write& write : all_of<Write>(actions)) {
@@ -24,8 +37,9 @@ std::vector<Incident> incidents_in(const std::vector<Action>& actions) {
 
 // A run of a rank on each host: of two, peers 1 and 2 are the keepers, 3 and 4 the ranks.
 struct SmallRun {
+  Policy policy;
   std::vector<Host> hosts{{.name = "a"}, {.name = "b"}};
-  Decider decider{Policy{}, [](const std::vector<Host>& there) -> std::optional<ReshapeChoice> {
+  Decider decider{policy, [](const std::vector<Host>& there) -> std::optional<ReshapeChoice> {
                     plan::Layout layout;
                     layout.dp = static_cast<int>(there.size());
                     if (there.empty()) return std::nullopt;
@@ -39,7 +53,7 @@ struct SmallRun {
     return decider.decide(event, {now});
   }
   void begin() { tell(Begin{.hosts = hosts}); }
-  void connect() {
+  void connect(bool resumed = true) {
     for (const bool keeper : {true, false}) {
       for (int rank = 0; rank < std::ssize(hosts); ++rank) {
         telemetry::Hello hello;
@@ -49,7 +63,7 @@ struct SmallRun {
         tell(Heard{++peers, hello});
       }
     }
-    tell(Heard{static_cast<int>(hosts.size()) + 1, telemetry::Resumed{}});
+    if (resumed) tell(Heard{static_cast<int>(hosts.size()) + 1, telemetry::Resumed{}});
   }
 };
 
@@ -124,6 +138,127 @@ TEST(Decider, WhatKeepsAStartFromBeginningAnywhereIsLookedFor) {
   const std::vector<Launch> launches = all_of<Launch>(run.tell(Probed{.host = "b", .ok = false}));
   ASSERT_EQ(launches.size(), 1U);
   EXPECT_EQ(launches[0].placement.text(), "a:1");
+}
+
+bool asks_for_records(const std::vector<Action>& actions) {
+  return std::ranges::any_of(all_of<SendAll>(actions), [](const SendAll& send) {
+    return std::holds_alternative<telemetry::AskFlightRecords>(send.message);
+  });
+}
+
+// A step has taken 0.1 s: 2 s without an advance are a hang.
+void take_a_step(SmallRun& run) {
+  for (const int peer : {3, 4}) run.tell(Heard{peer, telemetry::StepDone{peer - 3, 1, 0.1, 0.1}});
+}
+
+TEST(Decider, WhoeverIsStoppedTogetherIsWaitedFor) {
+  SmallRun run{.policy = waits_for_all()};
+  run.begin();
+  run.connect();
+  take_a_step(run);
+  std::vector<Action> actions;
+  for (int second = 0; second < 10; ++second) {
+    for (const Action& action : run.tell(Tick{}, 1)) actions.push_back(action);
+  }
+  EXPECT_FALSE(asks_for_records(actions));
+  EXPECT_EQ(all_of<Say>(actions).size(), 1U);
+  for (const int peer : {1, 2, 3, 4}) EXPECT_TRUE(run.tell(Heard{peer, telemetry::Alive{}}).empty());
+  EXPECT_TRUE(run.tell(Heard{1, telemetry::Alive{}}, 0.9).empty());
+  // Whoever is silent while others speak is no less lost than before, and one that speaks and does nothing hangs.
+  EXPECT_EQ(incidents_in(run.tell(Heard{1, telemetry::Alive{}}, 1)).at(0).kind, FailureKind::kHostLost);
+}
+
+TEST(Decider, AStopWithoutEndIsAHang) {
+  SmallRun run{.policy = waits_for_all()};
+  run.begin();
+  run.connect();
+  take_a_step(run);
+  run.tell(Tick{}, 59);
+  EXPECT_TRUE(asks_for_records(run.tell(Tick{}, 2)));
+}
+
+TEST(Decider, WhoWasStoppedItselfBlamesNobody) {
+  SmallRun run{.policy = patient()};
+  run.begin();
+  run.connect();
+  take_a_step(run);
+  for (const int peer : {1, 2, 3, 4}) run.tell(Heard{peer, telemetry::Alive{}}, 0.35);
+  EXPECT_TRUE(run.tell(Rested{}, 0.1).empty());
+  EXPECT_TRUE(run.tell(Heard{1, telemetry::Alive{}}, 1.4).empty());  // without it: a hang, and the other host silent
+}
+
+TEST(Decider, OneRequestThatReachesEveryProcessIsOne) {
+  SmallRun run;
+  run.begin();
+  run.connect();
+  const auto stops = [](const std::vector<Action>& actions) {
+    return std::ranges::count_if(all_of<SendAll>(actions), [](const SendAll& send) {
+      return std::holds_alternative<telemetry::Stop>(send.message);
+    });
+  };
+  EXPECT_EQ(stops(run.tell(Heard{1, telemetry::StopHeard{.preempted = true}})), 1);
+  EXPECT_TRUE(run.tell(Heard{2, telemetry::StopHeard{.preempted = true}}).empty());
+  EXPECT_TRUE(run.tell(StopAsked{.preempted = true}).empty());
+  EXPECT_EQ(all_of<SendAll>(run.tell(StopAsked{.preempted = true}, 1.1)).size(), 2U);  // now it is a second one
+}
+
+TEST(Decider, WhatIsSavedIsNotToldAsLost) {
+  for (const bool saved : {false, true}) {
+    SmallRun run;
+    run.begin();
+    run.connect();
+    take_a_step(run);
+    run.tell(StopAsked{.preempted = true});
+    if (saved) run.tell(Heard{3, telemetry::Saved{.step = 1}});
+    run.tell(Heard{1, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}});
+    const std::vector<Finish> finish =
+        all_of<Finish>(run.tell(Heard{2, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}}));
+    ASSERT_EQ(finish.size(), 1U);
+    EXPECT_EQ(finish[0].code, saved ? ExitCode::kPreempted : ExitCode::kRequeue) << finish[0].text;
+  }
+}
+
+TEST(Decider, ALauncherThatStartsNothingIsTriedOnce) {
+  SmallRun run;
+  run.hosts = {{.name = "a"}};
+  run.begin();
+  run.tell(LauncherEnded{.signal = 0, .code = 1});
+  const std::vector<Action> actions = run.tell(Tick{}, 1);
+  ASSERT_EQ(all_of<Finish>(actions).size(), 1U);
+  EXPECT_EQ(all_of<Finish>(actions)[0].code, ExitCode::kUsage);
+  EXPECT_TRUE(all_of<Finish>(actions)[0].never_began);
+}
+
+TEST(Decider, SoIsOneThatReachesNoHost) {
+  SmallRun run;
+  run.begin();
+  run.tell(LauncherEnded{.signal = 0, .code = 1});
+  run.tell(Tick{}, 1);
+  run.tell(Probed{.host = "a", .ok = false});
+  const std::vector<Finish> finish = all_of<Finish>(run.tell(Probed{.host = "b", .ok = false}));
+  ASSERT_EQ(finish.size(), 1U);
+  EXPECT_TRUE(finish[0].never_began);
+}
+
+TEST(Decider, RanksThatNeverGetOnAreStartedOnce) {
+  SmallRun run;
+  run.begin();
+  run.connect(false);
+  run.tell(Heard{1, telemetry::ProcessEnded{.signal = 0, .code = 1, .ranks = {}}});
+  const std::vector<Action> actions = run.tell(Tick{}, 1);
+  EXPECT_EQ(incidents_in(actions).at(0).action, "end");
+  run.tell(Heard{2, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}});
+  EXPECT_EQ(run.decider.state(), "finished");
+}
+
+TEST(Decider, ALauncherThatHasStartedRanksBeforeIsTriedAgain) {
+  SmallRun run;
+  run.hosts = {{.name = "a"}};
+  run.begin();
+  run.connect();
+  run.tell(Heard{1, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}});
+  run.tell(LauncherEnded{.signal = 0, .code = 1});
+  EXPECT_EQ(all_of<Finish>(run.tell(Tick{}, 1)).size(), 0U);
 }
 
 TEST(Decider, AStopBetweenTwoStartsEndsTheRun) {

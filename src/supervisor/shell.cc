@@ -7,12 +7,14 @@
 
 #include <fmt/format.h>
 
+#include "base/captured_output.h"
 #include "base/stop_signals.h"
 #include "telemetry/rank_log.h"
 
 namespace trireme::supervisor {
 namespace {
 
+constexpr double kStopped_s = 1.0;       // between two looks at the clock: this process was stopped
 constexpr double kTurn_s = 0.2;          // at most between two looks at files and the lease
 constexpr double kLauncherEnd_s = 5.0;   // for a launcher whose workers are gone, before it is ended by force
 constexpr double kProbeWithin_s = 10.0;  // of a host that does not even refuse
@@ -22,8 +24,9 @@ constexpr std::string_view kScratch = ".launcher-";
 // What was started for a start of the workers: mpirun, srun, or the one process of all ranks.
 struct Launcher {
   std::unique_ptr<Child> child;
-  std::string scratch;  // directory of what it may leave
-  Seconds force_at{};   // of one that is to end
+  std::unique_ptr<CapturedOutput> output;  // null: it goes where this process's goes
+  std::string scratch;                     // directory of what it may leave
+  Seconds force_at{};                      // of one that is to end
 };
 
 struct RunningProbe {
@@ -61,13 +64,17 @@ class Shell {
 
   ShellOutcome run() {
     catch_supervisor_signals();
+    catch_suspension();
     remove_old_scratch();
-    renewed_ = env_.now();
+    renewed_ = looked_at_clock_ = env_.now();
     decide(Begin{.hosts = options_.hosts, .supervisor_lost = lease_.taken_over()});
     while (!finish_) turn();
-    const Summary summary = decider_.summary(env_.now());
+    const Summary summary = decider_.summary(now());
     end_all();
-    return {*finish_, summary};
+    const ExitCode code = finish_->code;
+    const bool told = finish_->never_began || code == ExitCode::kUsage || code == ExitCode::kDoesNotFit;
+    if (!told) tell_launcher_said();
+    return {*finish_, summary, said_};
   }
 
  private:
@@ -82,8 +89,13 @@ class Shell {
     std::vector<Waited> waited;
     server_.add_waited(waited);
     for (const Launcher* launcher : launchers()) waited.push_back({.descriptor = launcher->child->descriptor()});
-    const double until = std::min(decider_.next_tick().count - env_.now().count, kTurn_s);
+    const double until = std::min(decider_.next_tick().count - now().count, kTurn_s);
     wait_for_any(waited, Seconds{std::max(until, 0.0)});
+    (void)now();
+    if (const double stopped = std::exchange(stopped_s_, 0); stopped > 0) {
+      log_.info("supervisor: was stopped for {:.1f} s, and goes on", stopped);
+      decide(Rested{});
+    }
     hear();
     watch_children();
     watch_signals();
@@ -96,7 +108,7 @@ class Shell {
       lease_.renew();
       renewed_ = env_.now();
     }
-    if (env_.now().count >= decider_.next_tick().count) decide(Tick{});
+    if (now().count >= decider_.next_tick().count) decide(Tick{});
     if (options_.each_turn) options_.each_turn(env_.now());
   }
 
@@ -107,10 +119,19 @@ class Shell {
     return all;
   }
 
+  // Some rank gets on: what the launcher writes from now on is the ranks'.
+  static bool begins(const telemetry::Message& message) {
+    const auto* alive = std::get_if<telemetry::Alive>(&message);
+    return std::holds_alternative<telemetry::Resumed>(message) ||
+           (alive != nullptr &&
+            std::ranges::any_of(alive->ranks, [](const telemetry::RankProgress& rank) { return rank.advances > 0; }));
+  }
+
   // Everything that has come is heard before time is looked at.
   void hear() {
     ControlServer::News news = server_.work();
     for (PeerMessage& message : news.messages) {
+      if (begins(message.message) && present_ && present_->output) present_->output->pass_on();
       if (const auto* hello = std::get_if<telemetry::Hello>(&message.message)) {
         (hello->keeper ? keepers_ : ranks_).push_back(message.peer);
       }
@@ -132,6 +153,7 @@ class Shell {
       if (const std::optional<ChildEnd> end = present_->child->poll()) {
         const std::int64_t ended = incarnation_;
         remove_scratch(env_, present_->scratch);
+        take_output(*present_);
         present_.reset();
         hear();  // its last words
         if (incarnation_ == ended) decide(LauncherEnded{.signal = end->signal, .code = end->code});
@@ -140,6 +162,7 @@ class Shell {
     std::erase_if(ending_, [&](Launcher& launcher) {
       if (env_.now().count >= launcher.force_at.count) launcher.child->signal_group(SIGKILL);
       if (!launcher.child->poll()) return false;
+      take_output(launcher);
       remove_scratch(env_, launcher.scratch);
       return true;
     });
@@ -153,16 +176,48 @@ class Shell {
     for (const Probed& one : probed) decide(one);
   }
 
+  // Of a start that did not get on, where nothing else tells it.
+  void tell_launcher_said() {
+    if (!said_.empty()) log_.warning("supervisor: the launcher of a start that did not get on has said:\n{}", said_);
+    said_.clear();
+  }
+
+  void take_output(Launcher& launcher) {
+    if (launcher.output) said_ = launcher.output->end();
+    launcher.output.reset();
+  }
+
   void watch_signals() {
     const StopCounts counts = stop_counts();
     for (; seen_.preempted < counts.preempted; ++seen_.preempted) decide(StopAsked{.preempted = true});
     for (; seen_.user < counts.user; ++seen_.user) decide(StopAsked{.preempted = false});
+    if (std::exchange(seen_.suspended, counts.suspended) == counts.suspended) return;
+    for (PeerId peer : keepers_) server_.send(peer, telemetry::Suspend{});
+    suspend_this_process();
+  }
+
+  // Of the decider: it does not count what this process was stopped for.
+  Seconds now() {
+    const Seconds real = env_.now();
+    const double gap = real.count - std::exchange(looked_at_clock_, real).count;
+    if (gap > kStopped_s) {
+      stopped_s_ += gap;
+      not_counted_s_ += gap;
+    }
+    return {real.count - not_counted_s_};
   }
 
   void watch_stop_file() {
     const std::string stop_file = stop_file_of(options_.out);
-    if (!env_.exists(stop_file)) return;
-    env_.remove_file(stop_file);
+    const bool there = env_.exists(stop_file);
+    if (!there) stop_file_stays_ = false;
+    if (!there || stop_file_stays_) return;
+    try {
+      env_.is_directory(stop_file) ? env_.remove_directory(stop_file) : env_.remove_file(stop_file);
+    } catch (const Error& error) {  // it asks all the same, once
+      stop_file_stays_ = true;
+      log_.warning("supervisor: {} cannot be removed, which the next start will ask for: {}", stop_file, error.what());
+    }
     log_.info("supervisor: {} asks to stop", stop_file);
     decide(StopAsked{.preempted = true});
   }
@@ -187,7 +242,7 @@ class Shell {
 
   void decide(const Event& event) {
     if (finish_) return;
-    for (const Action& action : decider_.decide(event, env_.now())) {
+    for (const Action& action : decider_.decide(event, now())) {
       std::visit([&](const auto& one) { act(one); }, action);
     }
   }
@@ -206,11 +261,15 @@ class Shell {
     start.secret = secret_;
     start.run_elapsed_s = lease_.run_elapsed_s();
     start.begun = begun_;
+    start.again = std::exchange(started_, true);
     if (launch.layout == measured_layout_) start.gemm_flops_per_s = gemm_flops_per_s_;
     measured_layout_ = launch.layout;
     start.scratch = join_path(env_.real_path(options_.out), fmt::format("{}{}", kScratch, incarnation_));
     env_.make_directories(start.scratch);
-    present_ = Launcher{.child = start_child(options_.command(start)), .scratch = start.scratch};
+    tell_launcher_said();
+    present_ = Launcher{.child = start_child(options_.command(start)), .output = nullptr, .scratch = start.scratch};
+    const int output = present_->child->take_output();
+    if (output >= 0) present_->output = std::make_unique<CapturedOutput>(output);
   }
   void act(const SendAll& send) {
     for (PeerId peer : send.keepers ? keepers_ : ranks_) server_.send(peer, send.message);
@@ -290,11 +349,17 @@ class Shell {
   double gemm_flops_per_s_ = 0;                     // as the present layout's leader has measured
   plan::Layout measured_layout_;
   bool begun_ = false;
+  bool started_ = false;
+  std::string said_;              // by the last launcher that ended, if no rank of it has got on
+  bool stop_file_stays_ = false;  // it has been heard, and cannot be removed
   std::optional<Launcher> present_;
   std::vector<Launcher> ending_;
   std::vector<RunningProbe> probes_;
   std::vector<PeerId> keepers_, ranks_;
   StopCounts seen_;
+  Seconds looked_at_clock_;
+  double stopped_s_ = 0;      // that has not been told yet
+  double not_counted_s_ = 0;  // of all stops
   Seconds renewed_;
   Seconds looked_;  // at files
   std::optional<Finish> finish_;

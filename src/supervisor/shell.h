@@ -23,6 +23,7 @@ struct WorkerStart {
   std::string address, secret;
   double run_elapsed_s = 0;     // that the run was supervised for before
   double gemm_flops_per_s = 0;  // what this layout's leader has measured before; 0: nothing yet
+  bool again = false;           // not the first start that this supervisor makes
   bool begun = false;           // the run directory is this run's by now: what was asked for its beginning is done
   std::string scratch;          // a directory for what the launcher leaves; removed after its end
 };
@@ -41,14 +42,15 @@ struct ShellOptions {
 struct ShellOutcome {
   Finish finish;
   Summary summary;
+  std::string launcher_said;  // of a run that never began: what its launcher has written
 };
 
 // A file of this name in the run directory asks for a stop in order, as SIGTERM does; it is removed once it has.
 std::string stop_file_of(const std::string& out);
 
 // Until the decider has finished; no process that it started is left then. Asks for a stop when the process gets
-// SIGTERM or SIGUSR1 (preempted), SIGINT or SIGHUP (by the user), or the stop file is there. Errors: of its own files,
-// of programs that cannot be started.
+// a stop signal (base/stop_signals.h), or the stop file is there. Where the user suspends it (Ctrl-Z) its workers stand
+// still until it goes on. Errors: of its own files, of programs that cannot be started.
 ShellOutcome supervise(Env& env, Log& log, checkpoint::Lease& lease, Decider& decider, const ShellOptions& options);
 
 }  // namespace trireme::supervisor

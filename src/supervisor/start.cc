@@ -35,6 +35,20 @@ void Start::heard(int peer, Seconds now) {
   if (found != peers_.end()) found->second.last_heard = now;
 }
 
+Seconds Start::last_heard() const {
+  Seconds last;
+  for (const auto& [id, peer] : peers_) {
+    if (!peer.gone) last = std::max(last, peer.last_heard);
+  }
+  return last;
+}
+
+void Start::rest(Seconds now) {
+  for (auto& [id, peer] : peers_) peer.last_heard = now;
+  for (RankView& view : ranks_) view.last_advance = now;
+  last_advance_ = now;
+}
+
 void Start::got_on(int rank, Seconds now) {
   ranks_[static_cast<std::size_t>(rank)].last_advance = now;
   last_advance_ = now;

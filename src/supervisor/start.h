@@ -53,6 +53,9 @@ class Start {
   // False: it speaks for ranks that this start does not have, or that another speaks for.
   bool hello(int peer, const telemetry::Hello& hello, Seconds now);
   void heard(int peer, Seconds now);
+  Seconds last_heard() const;  // of anybody whose connection is there; of nobody: 0
+  // Everybody has fresh patience: what was silent or did not advance up to now was stopped, or could not be heard.
+  void rest(Seconds now);
   // True: some rank has got on.
   bool progress(const telemetry::RankProgress& progress, Seconds now);
   // Where it was at its end: no advance.

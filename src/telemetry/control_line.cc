@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -13,13 +14,15 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/socket.h"
+#include "base/wait_clock.h"
 
 namespace trireme::telemetry {
 namespace {
 
-constexpr Seconds kConnectWithin{5};
+constexpr Seconds kConnectWithin{10};
 constexpr Seconds kPoll{0.05};
 constexpr Seconds kEndWithin{1};
+constexpr double kMostPause_s = 0.2;  // between two tries to be let in
 constexpr int kReceivesAtOnce = 64;
 
 class SocketLine : public ControlLine {
@@ -27,7 +30,6 @@ class SocketLine : public ControlLine {
   explicit SocketLine(LineOptions options)
       : options_(std::move(options)), connection_(connect_to(options_.address, kConnectWithin)) {
     send(options_.hello);
-    heard_at_ = now();
     regular_at_ = now();
     thread_ = std::thread([this] { run(); });
   }
@@ -55,6 +57,7 @@ class SocketLine : public ControlLine {
 
   void send_frame(const std::string& frame) {
     const std::scoped_lock lock(mutex_);
+    if (!known_) early_ += frame;
     unsent_.add(frame);
     push();
   }
@@ -75,9 +78,8 @@ class SocketLine : public ControlLine {
       wait();
       std::optional<std::string> end = receive();
       if (ending()) break;
-      if (!end && now() - heard_at_ > kFence_s) {
-        end = fmt::format("the supervisor has said nothing for {} s", kFence_s);
-      }
+      if (end && enters_again()) continue;
+      if (!end) end = silence();
       if (end) {
         close();
         options_.gone(*end);
@@ -88,6 +90,48 @@ class SocketLine : public ControlLine {
       push();
     }
     finish();
+  }
+
+  // A connection that ended before the supervisor has said a word may have had to make place in a crowd of strangers:
+  // all that was said over it is said over another one.
+  bool enters_again() {
+    if (known_ || now() >= enters_until_) return false;
+    posix_env().sleep(Seconds{std::exchange(pause_s_, std::min(2 * pause_s_, kMostPause_s))});
+    if (ending()) return false;
+    try {
+      std::unique_ptr<Connection> connection =
+          connect_to(options_.address, Seconds{std::max(enters_until_ - now(), kMostPause_s)});
+      const std::scoped_lock lock(mutex_);
+      connection_ = std::move(connection);
+      unsent_.clear();
+      unsent_.add(early_);
+      broken_ = false;
+      push();
+    } catch (const Error&) {
+      return false;
+    }
+    silence_.restart(posix_env().now());
+    return true;
+  }
+
+  // Why the supervisor's silence is the end, if it is.
+  std::optional<std::string> silence() {
+    const Seconds at = posix_env().now();
+    double silent = silence_.look(at).count;
+    if (silence_.missed().count > 0) {  // this process was stopped: what was said meanwhile is still to come
+      silence_.restart(at);
+      silent = 0;
+    }
+    const bool stops = local_ && options_.silent != nullptr;
+    if (stops && silent > kFence_s) return set_silent(true);
+    if (is_silent_ || silent <= kFence_s + (local_ && options_.is_stopped ? kStopMargin_s : 0)) return std::nullopt;
+    return fmt::format("the supervisor has said nothing for {} s", kFence_s);
+  }
+
+  std::optional<std::string> set_silent(bool silent) {
+    if (is_silent_ != silent && options_.silent) options_.silent(silent);
+    is_silent_ = silent;
+    return std::nullopt;
   }
 
   // After it nothing is sent; whoever waits for that is told.
@@ -117,7 +161,13 @@ class SocketLine : public ControlLine {
       const std::optional<std::string> bytes = connection_->receive();
       if (!bytes) return "the supervisor is gone";
       if (bytes->empty()) break;
-      heard_at_ = now();
+      silence_.restart(posix_env().now());
+      set_silent(false);
+      if (!known_) {
+        const std::scoped_lock lock(mutex_);
+        known_ = true;
+        early_.clear();
+      }
       reader_.add(*bytes);
       if (auto end = hand_over()) return end;
     }
@@ -130,7 +180,11 @@ class SocketLine : public ControlLine {
       if (!message) return "the supervisor is not understood: " + message.failure().sentence();
       if (!*message) return std::nullopt;
       if (!is_for_workers(**message)) return "the supervisor is not understood: a message that is not for workers";
-      options_.take(**message);
+      if (std::holds_alternative<Suspend>(**message)) {
+        set_silent(true);
+      } else {
+        options_.take(**message);
+      }
     }
   }
 
@@ -163,16 +217,22 @@ class SocketLine : public ControlLine {
 
   LineOptions options_;
   std::unique_ptr<Connection> connection_;
+  const bool local_ = is_local(options_.address);
   // Of the line's thread.
   FrameReader reader_{kMostMessageBytes};
   std::string last_regular_;
-  double heard_at_ = 0;
+  const double enters_until_ = posix_env().now().count + kConnectWithin.count;
+  double pause_s_ = 0.01;
+  WaitClock silence_{posix_env().now()};
+  bool is_silent_ = false;  // and whoever runs here stands still until it speaks again
   double regular_at_ = 0;
 
   std::mutex mutex_;  // guards what follows, and sending
   std::condition_variable changed_;
   SendQueue unsent_;
-  bool broken_ = false;  // nothing can be sent any more
+  std::atomic<bool> known_ = false;  // the supervisor has said something
+  std::string early_;                // what was sent before that
+  bool broken_ = false;              // nothing can be sent any more
   bool ending_ = false;
 
   std::thread thread_;

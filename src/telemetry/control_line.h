@@ -2,7 +2,7 @@
 
 // A worker's connection to its supervisor, on a thread of its own: sends what is queued, hands over what arrives, says
 // each half second that it lives, and ends the process at once when the supervisor is gone or has been silent for
-// kFence_s (what it would do then might be done twice).
+// kFence_s (what it would do then might be done twice). Time in which this process itself was stopped does not count.
 
 #include <functional>
 #include <memory>
@@ -33,8 +33,16 @@ struct LineOptions {
   std::function<std::optional<Message>()> regular;
   // The supervisor is gone, silent, or not understood: why. On the line's thread, once; should end the process.
   std::function<void(const std::string&)> gone;
+  // Where this process can stand still instead: true when the supervisor has said nothing for kFence_s, or Suspend;
+  // false when it speaks again. Its silence is no end then: the end of one on this machine is always told. May be
+  // null. On the line's thread.
+  std::function<void(bool)> silent = nullptr;
+  // Another process stops this one when the supervisor on this machine is silent: this one ends itself if that has not
+  // come about kStopMargin_s after.
+  bool is_stopped = false;
 };
-// Connects and says hello; Error(kRankLost) where nobody answers within 5 s.
+// Connects and says hello, again where it is closed before a word has come (a crowd of strangers may be there);
+// Error(kRankLost) where nobody answers within 10 s.
 std::unique_ptr<ControlLine> open_control_line(LineOptions options);
 
 }  // namespace trireme::telemetry

@@ -1,5 +1,6 @@
 #include "telemetry/control_line.h"
 
+#include <atomic>
 #include <mutex>
 #include <thread>
 
@@ -89,7 +90,7 @@ struct Heard {
 
 Hello hello() { return {"secret", 3, false, {0, 1}, "a", 17}; }
 
-std::unique_ptr<ControlLine> open(const Supervisor& supervisor, Heard& heard) {
+LineOptions options_of(const Supervisor& supervisor, Heard& heard) {
   LineOptions options;
   options.address = supervisor.address();
   options.hello = hello();
@@ -105,7 +106,11 @@ std::unique_ptr<ControlLine> open(const Supervisor& supervisor, Heard& heard) {
     const std::scoped_lock lock(heard.mutex);
     heard.gone.push_back(why);
   };
-  return open_control_line(std::move(options));
+  return options;
+}
+
+std::unique_ptr<ControlLine> open(const Supervisor& supervisor, Heard& heard) {
+  return open_control_line(options_of(supervisor, heard));
 }
 
 std::string text(const Message& message) { return to_json(message).dump(); }
@@ -194,6 +199,57 @@ TEST(ControlLine, ASilentSupervisorIsFencedOff) {
   EXPECT_GE(now() - said, kFence_s - 0.01);
   EXPECT_LT(now() - begin, kFence_s + 2);
   EXPECT_EQ(heard.get(&Heard::gone), std::vector<std::string>{"the supervisor has said nothing for 2 s"});
+}
+
+TEST(ControlLine, WhoIsTurnedAwayInACrowdComesAgain) {
+  Supervisor supervisor;
+  Heard heard;
+  const auto line = open(supervisor, heard);
+  line->send(Saved{5});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(supervisor.accept());
+    supervisor.close();
+  }
+  ASSERT_TRUE(supervisor.accept());
+  EXPECT_EQ(supervisor.next(), text(hello()));
+  EXPECT_EQ(supervisor.next(), text(Saved{5}));
+  EXPECT_TRUE(heard.get(&Heard::gone).empty());
+  supervisor.send(StillHere{});
+  EXPECT_TRUE(holds_within(1, [&] { return !heard.get(&Heard::messages).empty(); }));
+  supervisor.close();  // it was known: this is the end
+  EXPECT_TRUE(holds_within(1, [&] { return !heard.get(&Heard::gone).empty(); }));
+}
+
+// Of a process that can stand still: what it does meanwhile is nothing that could be done twice.
+TEST(ControlLine, ASilentSupervisorOfThisMachineIsWaitedFor) {
+  Supervisor supervisor;
+  Heard heard;
+  std::atomic<int> silent = 0, again = 0;
+  LineOptions options = options_of(supervisor, heard);
+  options.silent = [&](bool is) { ++(is ? silent : again); };
+  const auto line = open_control_line(std::move(options));
+  ASSERT_TRUE(supervisor.accept());
+  supervisor.send(StillHere{});
+  EXPECT_TRUE(holds_within(kFence_s + 2, [&] { return silent == 1; }));
+  posix_env().sleep(Seconds{1});
+  supervisor.send(StillHere{});
+  EXPECT_TRUE(holds_within(1, [&] { return again == 1; }));
+  supervisor.send(Suspend{});  // it says so itself
+  EXPECT_TRUE(holds_within(1, [&] { return silent == 2; }));
+  EXPECT_TRUE(heard.get(&Heard::gone).empty());
+  EXPECT_EQ(heard.get(&Heard::messages), (std::vector<std::string>{text(StillHere{}), text(StillHere{})}));
+  supervisor.close();
+  EXPECT_TRUE(holds_within(1, [&] { return heard.get(&Heard::gone).size() == 1; }));
+}
+
+TEST(ControlLine, ASupervisorOfAnotherMachineIsNot) {
+  Supervisor supervisor(true);
+  Heard heard;
+  LineOptions options = options_of(supervisor, heard);
+  options.silent = [](bool) { ADD_FAILURE(); };
+  const auto line = open_control_line(std::move(options));
+  ASSERT_TRUE(supervisor.accept());
+  EXPECT_TRUE(holds_within(kFence_s + 2, [&] { return !heard.get(&Heard::gone).empty(); }));
 }
 
 TEST(ControlLine, ASupervisorThatIsNotUnderstoodIsLeft) {

@@ -96,7 +96,13 @@ void list(Fields& fields, Outcome& outcome) {
   fields.member("interrupted", outcome.interrupted);
 }
 template <class Fields>
+void list(Fields& fields, StopHeard& heard) {
+  fields.member("preempted", heard.preempted);
+}
+template <class Fields>
 void list(Fields&, StillHere&) {}
+template <class Fields>
+void list(Fields&, Suspend&) {}
 template <class Fields>
 void list(Fields&, Stop&) {}
 template <class Fields>
@@ -106,9 +112,8 @@ void list(Fields&, Kill&) {}
 
 // In the order of Message.
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kKinds{
-    "hello",         "alive",          "step_done", "resumed",    "saved", "rank_ended",
-    "process_ended", "flight_records", "outcome",   "still_here", "stop",  "ask_flight_records",
-    "kill"};
+    "hello",   "alive",      "step_done",  "resumed", "saved", "rank_ended",         "process_ended", "flight_records",
+    "outcome", "stop_heard", "still_here", "suspend", "stop",  "ask_flight_records", "kill"};
 
 class MemberWriter {
  public:
@@ -269,8 +274,9 @@ std::optional<Phase> phase_of(std::string_view name) {
 }
 
 bool is_for_workers(const Message& message) {
-  return std::holds_alternative<StillHere>(message) || std::holds_alternative<Stop>(message) ||
-         std::holds_alternative<AskFlightRecords>(message) || std::holds_alternative<Kill>(message);
+  return std::holds_alternative<StillHere>(message) || std::holds_alternative<Suspend>(message) ||
+         std::holds_alternative<Stop>(message) || std::holds_alternative<AskFlightRecords>(message) ||
+         std::holds_alternative<Kill>(message);
 }
 
 Json to_json(const Message& message) {

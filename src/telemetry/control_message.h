@@ -93,11 +93,18 @@ struct Outcome {
   Json json = nullptr;
   bool interrupted = false;  // it was asked to stop before the last step, and has saved
 };
+// A keeper has had a signal that asks for a stop: a scheduler may tell the ranks alone.
+struct StopHeard {
+  bool preempted = true;  // else by the user
+};
 
 // ---- To the workers.
 
 // The supervisor lives: each 500 ms. Whoever has heard nothing for kFence ends itself at once.
 struct StillHere {};
+// The supervisor's user has suspended it: it is silent from now on, until it says anything again. To keepers, who stop
+// their rank processes meanwhile.
+struct Suspend {};
 // Save and end; to rank processes.
 struct Stop {};
 // Send flight records; to rank processes.
@@ -106,12 +113,13 @@ struct AskFlightRecords {};
 struct Kill {};
 
 using Message = std::variant<Hello, Alive, StepDone, Resumed, Saved, RankEnded, ProcessEnded, FlightRecords, Outcome,
-                             StillHere, Stop, AskFlightRecords, Kill>;
+                             StopHeard, StillHere, Suspend, Stop, AskFlightRecords, Kill>;
 
 bool is_for_workers(const Message& message);  // else for the supervisor
 
 inline constexpr double kAliveEvery_s = 0.5;
 inline constexpr double kFence_s = 2.0;
+inline constexpr double kStopMargin_s = 0.8;  // for a keeper that stops its rank process instead
 inline constexpr std::size_t kMostMessageBytes = std::size_t{1} << 24;
 inline constexpr std::size_t kMostHelloBytes = std::size_t{1} << 16;  // until a connection has proved itself
 

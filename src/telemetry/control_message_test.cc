@@ -35,7 +35,9 @@ std::vector<std::pair<Message, std::string>> samples() {
        R"("operation":"all-reduce (sum) of 5 F32","bytes":20,"posted_s":3.25,"completed_s":null}]})"},
       {Outcome{"done", Json::object({{"loss", 2.5}}), true},
        R"({"kind":"outcome","text":"done","json":{"loss":2.5},"interrupted":true})"},
+      {StopHeard{false}, R"({"kind":"stop_heard","preempted":false})"},
       {StillHere{}, R"({"kind":"still_here"})"},
+      {Suspend{}, R"({"kind":"suspend"})"},
       {Stop{}, R"({"kind":"stop"})"},
       {AskFlightRecords{}, R"({"kind":"ask_flight_records"})"},
       {Kill{}, R"({"kind":"kill"})"},
@@ -91,7 +93,8 @@ TEST(ControlMessage, PhasesHaveNames) {
 TEST(ControlMessage, SaysForWhomItIs) {
   for (const auto& [message, text] : samples()) {
     const bool expected = text.find("still_here") != std::string::npos || text.find("\"stop\"") != std::string::npos ||
-                          text.find("ask_") != std::string::npos || text.find("kill") != std::string::npos;
+                          text.find("suspend") != std::string::npos || text.find("ask_") != std::string::npos ||
+                          text.find("kill") != std::string::npos;
     EXPECT_EQ(is_for_workers(message), expected) << text;
   }
 }

@@ -108,7 +108,8 @@ BANNED = [
      "use base/random.h: counter-based, the same on every layout and machine"),
     ("assert", r"(?<!\w)assert\s*\(", "", "use TRIREME_CHECK (base/check.h), which is on in release"),
     ("thread", r"\bstd::(?:jthread|thread|async)\b(?!::)",
-     r"src/engine/(?:comm|kernels|train)/.*|src/supervisor/.*|src/telemetry/control_line\.cc|" + CLI + "|" + TESTS,
+     r"src/engine/(?:comm|kernels|train)/.*|src/supervisor/.*|src/telemetry/control_line\.cc|"
+     r"src/base/(?:captured_output\.(?:cc|h)|stop_signals\.cc)|" + CLI + "|" + TESTS,
      "threads are started by engine/comm and engine/train; hand them the work"),
     ("allocation", r"\bstd::free\s*\(|\b(?:malloc|calloc|realloc|aligned_alloc|posix_memalign)\s*\(",
      r"src/engine/kernels/arena\.cc", "take it from the arena, which books it, or use a container"),

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/wait_clock.h"
 #include "engine/comm/message_operations.h"
 
 namespace trireme::comm {
@@ -108,16 +109,16 @@ void MessageWorld::wait(RunningOperation& operation) {
   if (operation.complete()) return;
   check_alive(operation.text());
   const Seconds deadline = options_.deadline;
-  Seconds moved_at = env_.now();
+  WaitClock clock(env_.now());
   std::int64_t idle_polls = 0;
   while (!operation.complete()) {
     if (progress()) {
-      moved_at = env_.now();
+      clock.restart(env_.now());
       idle_polls = 0;
       continue;
     }
     if (++idle_polls < kPollsBeforeYield) continue;
-    const double waited = env_.now().count - moved_at.count;
+    const double waited = clock.look(env_.now()).count;
     if (waited > deadline.count) {
       die({ExitCode::kHang, operation.text(), operation.late_text(format_seconds(deadline))});
     }

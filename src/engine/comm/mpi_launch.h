@@ -9,10 +9,10 @@
 namespace trireme::comm {
 
 struct Launch {
-  std::string launcher;  // "mpirun", "srun", "mpiexec"; "none": this process is alone
-  int ranks = 1;         // that it says it has started
-  int ranks_here = 1;    // of them on this host, as far as it says; else all
-  int rank = 0;          // of this process
+  std::string launcher = "none";  // "mpirun", "srun", "mpiexec"; "none": this process is alone
+  int ranks = 1;                  // that it says it has started
+  int ranks_here = 1;             // of them on this host, as far as it says; else all
+  int rank = 0;                   // of this process
 };
 
 // The value of an environment variable, if it is set.

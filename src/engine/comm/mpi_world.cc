@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/wait_clock.h"
 #include "engine/comm/mpi.h"
 #include "engine/comm/mpi_library.h"
 #include "engine/comm/mpi_library_collectives.h"
@@ -15,14 +16,17 @@
 namespace trireme::comm {
 namespace {
 
+constexpr std::chrono::milliseconds kBetweenLooks{250};  // at the clock
+
 // Ends the process if it is not destroyed in time.
 class Watchdog {
  public:
   Watchdog(const MpiOptions& options, Seconds deadline, const std::string& operation)
       : thread_([this, &options, deadline, operation] {
           std::unique_lock lock(mutex_);
-          if (changed_.wait_for(lock, std::chrono::duration<double>(deadline.count), [&] { return called_off_; })) {
-            return;
+          WaitClock clock(on_the_clock(Clock::now()));
+          while (clock.look(on_the_clock(Clock::now())) < deadline) {
+            if (changed_.wait_for(lock, kBetweenLooks, [&] { return called_off_; })) return;
           }
           options.end_process(ExitCode::kHang, fmt::format("comm: {}: waited {}; not all ranks have come", operation,
                                                            format_seconds(deadline)));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/wait_clock.h"
 #include "engine/comm/segments.h"
 
 namespace trireme::comm {
@@ -14,6 +15,7 @@ namespace {
 
 // How long a rank that waits looks again and again before it sleeps: a few times what a wake-up costs.
 constexpr std::chrono::microseconds kSpin{40};
+constexpr Seconds kBetweenLooks{0.25};  // at the clock
 
 std::chrono::duration<double> duration_of(Seconds seconds) { return std::chrono::duration<double>(seconds.count); }
 
@@ -247,7 +249,12 @@ bool Group::wait_in_time(Lock& lock, Seconds deadline, const Ready& ready) {
     while (changes_ == seen && Clock::now() < until) std::this_thread::yield();
     lock.lock();
   }
-  return changed_.wait_for(lock, duration_of(deadline), ready);
+  WaitClock clock(on_the_clock(Clock::now()));
+  for (Seconds left = deadline; left.count > 0;
+       left.count = deadline.count - clock.look(on_the_clock(Clock::now())).count) {
+    if (changed_.wait_for(lock, duration_of(std::min(left, kBetweenLooks)), ready)) return true;
+  }
+  return ready();
 }
 
 void Group::wait(const Post& post) {

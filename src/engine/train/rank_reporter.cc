@@ -65,7 +65,8 @@ class LineReporter : public Reporter {
                                                     .process = env.process_id()},
                                           .take = [this](const telemetry::Message& message) { take(message); },
                                           .regular = [this] { return telemetry::Alive{.ranks = ranks_.progress()}; },
-                                          .gone = gone});
+                                          .gone = gone,
+                                          .is_stopped = true});
     answers_with_ = line_.get();
   }
 

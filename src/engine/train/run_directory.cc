@@ -186,8 +186,8 @@ void prepare_directory(Env& env, const ResolvedRun& run, const RunStart& start) 
   }
   const std::string mark = unsaved_mark_of(config.out);
   if (start.continues && env.exists(mark)) env.remove_file(mark);
+  if (!start.continues) env.write_file_atomically(mark, "");
   if (config.save_interval.kind != SaveInterval::Kind::kNone) {
-    if (!start.continues) env.write_file_atomically(mark, "");
     env.make_directories(store.directory());
     env.sync_directory(config.out);
     env.sync_directory(directory_name(config.out));

@@ -18,7 +18,7 @@
 namespace trireme::train {
 
 // checkpoints/ of a run directory; metrics.jsonl; model/config.json; and a file that is there as long as no checkpoint
-// ever was: a run that ended before its first one may begin anew without being asked.
+// ever was, of a run that writes none until its end in order: one that ended before may begin anew without being asked.
 std::string checkpoints_of(const std::string& out);
 std::string metrics_of(const std::string& out);
 std::string model_file_of(const std::string& out);

@@ -112,6 +112,8 @@ class Leader {
     outcome_.out = config_.out;
     outcome_.checkpoints = !checkpoint::Store(own_.env, checkpoints_of(config_.out)).steps().empty();
     finish(own_, &outcome_, {.config = facts_.about.model, .files = facts_.model_files});
+    const std::string unsaved = unsaved_mark_of(config_.out);
+    if (!saver_ && own_.env.exists(unsaved)) own_.env.remove_file(unsaved);
     if (!own_.hooks.faults.empty() && !own_.hooks.incarnation) remove_fault_marks(own_.env, config_.out);
   }
 

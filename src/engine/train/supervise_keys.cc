@@ -45,7 +45,7 @@ std::vector<RunKey> supervise_keys() {
       word_key<Launcher>(
           "supervise.launcher",
           "what starts the ranks: threads, mpirun, srun, none (this process, unsupervised), or auto: srun in a Slurm "
-          "allocation, mpirun where hosts are given, else threads",
+          "allocation (threads in a shell of one task and without srun), mpirun where hosts are given, else threads",
           [](RunConfig& c) -> Launcher& { return c.supervise.launcher; }, parse_launcher, launcher_name),
       text_key("supervise.hosts", "hosts and their ranks, \"a:8,b:8,c:8:spare\", or a file of them; empty: this host",
                [](RunConfig& c) -> std::string& { return c.supervise.hosts; }),
