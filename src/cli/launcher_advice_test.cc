@@ -22,7 +22,7 @@ TEST(LauncherAdvice, TheLineThatSaysMost) {
 }
 
 TEST(LauncherAdvice, NamesThePmiThatIsThere) {
-  WorkerCommands commands{.program = "trireme", .supervise = {}, .file = "", .settings = {}, .inject = ""};
+  WorkerCommands commands{.program = "trireme", .supervise = {}, .run = "", .out = "", .inject = ""};
   commands.launcher = Launcher::kSrun;
   const std::string said = "but OMPI was not built with SLURM's PMI support";
   EXPECT_EQ(launcher_advice(commands, said, "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"),
