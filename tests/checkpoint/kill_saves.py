@@ -250,6 +250,7 @@ class Test:
 
     def command(self, kind: int, layout: str, background: bool, out: pathlib.Path) -> list[str]:
         command = [self.program, "train", self.folder / "run.toml", "--model.config", self.folder / CLASSES[kind][0],
+                   "--train.log_interval", "1",
                    "--out", out, "--checkpoint.interval", INTERVAL, "--checkpoint.keep_last", KEPT,
                    "--checkpoint.async", "true" if background else "false"]
         ranks = 1
