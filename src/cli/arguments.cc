@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -102,6 +103,13 @@ class CliCommand : public Command {
     for (const CLI::App* child : app_.get_subcommands({})) names.push_back(child->get_name());
     return names;
   }
+  std::vector<std::string> options_above() const {
+    std::vector<std::string> names;
+    for (const CLI::App* app = app_.get_parent(); app != nullptr; app = app->get_parent()) {
+      for (const CLI::Option* option : app->get_options()) names.push_back(option->get_name());
+    }
+    return names;
+  }
 
  private:
   void collect_settings() {
@@ -141,37 +149,52 @@ void complain(std::string_view text) {
   Screen(write_to_stderr, stderr_columns).line(text);
 }
 
-// The first option that the command does not have, else the first word that it did not expect.
-Failure unexpected(const CliCommand& command, const CLI::ParseError& error, int argc, char** argv) {
-  const std::vector<std::string> known = command.known_options();
-  std::string first;
+// The first option that neither the command nor one above it has.
+std::optional<Failure> first_unknown_option(const CliCommand& command, int argc, char** argv) {
+  const std::vector<std::string> known = command.known_options(), above = command.options_above();
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const std::string name = word.substr(0, word.find('='));
-    if (name.size() > 2 && name.starts_with("--") && std::ranges::find(known, name) == known.end()) {
-      return unknown_option(word, known, command.takes_keys());
-    }
-    if (first.empty() && std::string_view(error.what()).find(word) != std::string_view::npos) first = word;
+    if (name.size() <= 2 || !name.starts_with("--")) continue;
+    if (command.takes_keys() && name.find('.') != std::string::npos) continue;
+    const auto has = [&](const std::vector<std::string>& names) {
+      return std::ranges::find(names, name) != names.end();
+    };
+    if (!has(known) && !has(above)) return unknown_option(word, known, command.takes_keys());
   }
-  const std::string nearest = nearest_word(first, known);
-  return {.option = first,
+  return std::nullopt;
+}
+
+// The first word that the command did not expect.
+Failure unexpected_word(const CliCommand& command, std::string_view refusal, int argc, char** argv) {
+  std::string word;
+  for (int i = 1; i < argc && word.empty(); ++i) {
+    if (refusal.find(argv[i]) != std::string_view::npos) word = argv[i];
+  }
+  const std::string nearest = nearest_word(word, command.known_options());
+  return {.option = word,
           .value = "",
           .rule = "is not expected here",
           .nearest = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)};
 }
 
-// What the parser refused.
-int usage_error(const CLI::ParseError& error, CliCommand& command, int argc, char** argv) {
+// What the parser refused. An option that there is not comes before what is needed beside it.
+std::string refusal_text(const CLI::ParseError& error, const CliCommand& command, int argc, char** argv) {
   const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  const std::string sentence = extras ? unexpected(command, error, argc, argv).sentence() : error.what();
-  complain(fmt::format("error: {}\n", sentence));
+  if (extras || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    if (const std::optional<Failure> option = first_unknown_option(command, argc, argv)) return option->sentence();
+  }
+  return extras ? unexpected_word(command, error.what(), argc, argv).sentence() : error.what();
+}
+
+int usage_error(const CLI::ParseError& error, const CliCommand& command, int argc, char** argv) {
+  complain(fmt::format("error: {}\n", refusal_text(error, command, argc, argv)));
+  if (const std::string meant = command.meant_command(); !meant.empty()) {
+    complain(fmt::format("did you mean {}?\n", meant));
+  }
   complain(fmt::format("`{} --help` shows what there is\n", command.full_name()));
   return static_cast<int>(ExitCode::kUsage);
 }
-
-}  // namespace
-
-namespace {
 
 // The one place where exceptions of a command end.
 ExitCode act(CliCommand& command) {

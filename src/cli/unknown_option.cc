@@ -35,7 +35,8 @@ Failure unknown_option(const std::string& word, const std::vector<std::string>& 
     return Failure{.option = name, .value = "", .rule = std::move(rule), .nearest = std::move(nearest)};
   };
   std::vector<std::string> options;
-  std::ranges::copy_if(known, std::back_inserter(options), [](const auto& option) { return option.starts_with("--"); });
+  std::ranges::copy_if(known, std::back_inserter(options),
+                       [](const auto& option) { return option.starts_with("--") && option != "--help"; });
   const std::string all = fmt::format("known: {}{}", fmt::join(options, ", "),
                                       takes_keys ? ", and every key of run.toml as --section.key" : "");
   const train::ForeignNames* foreign = train::find_foreign(name);
@@ -50,7 +51,8 @@ Failure unknown_option(const std::string& word, const std::vector<std::string>& 
     if (is_key) return says(kRule, meant("--" + key.nearest));
     if (!key.nearest.empty()) return says(kRule, key.nearest);
   }
-  if (foreign != nullptr && foreign->key.empty() && foreign->flag.empty())
+  // Other advice is of runs, and this command takes none of their keys.
+  if (foreign != nullptr && foreign->advice.ends_with("not planned or trained yet"))
     return says(std::string(foreign->advice), all);
   return says(kRule, all);
 }

@@ -14,7 +14,7 @@ const std::vector<std::string> kPlan = {"--help", "model", "--layers", "--hidden
 std::string sentence(const std::string& word, bool takes_keys = false) {
   return unknown_option(word, kPlan, takes_keys).sentence();
 }
-constexpr const char* kKnown = "known: --help, --layers, --hidden, --tp, --pp, --dp, --cost";
+constexpr const char* kKnown = "known: --layers, --hidden, --tp, --pp, --dp, --cost";
 
 TEST(UnknownOption, OfAnotherTrainer) {
   EXPECT_EQ(sentence("--num-layers"), "--num-layers: unknown option; did you mean --layers?");
@@ -41,6 +41,7 @@ TEST(UnknownOption, NearOrNone) {
   EXPECT_EQ(sentence("--layres"), "--layres: unknown option; did you mean --layers?");
   EXPECT_EQ(sentence("--xyzzy"), std::string("--xyzzy: unknown option; ") + kKnown);
   EXPECT_EQ(sentence("--lr"), std::string("--lr: unknown option; ") + kKnown);  // plan has no optimizer
+  EXPECT_EQ(sentence("--wandb"), std::string("--wandb: unknown option; ") + kKnown);
 }
 
 TEST(UnknownOption, OfACommandThatTakesKeys) {

@@ -267,6 +267,21 @@ TEST(Plan, UnknownWordsAreUsageErrors) {
   const testing::ProgramRun word = testing::run_trireme("plan flet");
   EXPECT_EQ(word.code, 2);
   EXPECT_NE(word.error.find("flet"), std::string::npos) << word.error;
+  EXPECT_NE(word.error.find("did you mean trireme plan fleet?"), std::string::npos) << word.error;
+  for (const char* arguments : {"plan memroy --params 7B", "plan comm --bytes 3GB"}) {
+    const testing::ProgramRun command = testing::run_trireme(arguments);
+    EXPECT_EQ(command.code, 2);
+    EXPECT_NE(command.error.find("did you mean trireme plan "), std::string::npos) << command.error;
+  }
+  // By name, whatever else is missing, and with what there is.
+  for (const char* command : {"plan", "plan memory", "plan comms", "plan bubble", "plan layout", "plan checkpoint",
+                              "plan fleet", "plan validate", "plan axes", "train", "verify", "bench step",
+                              "bench machine", "drill", "sample", "model", "data tokenize", "checkpoint export"}) {
+    const testing::ProgramRun run = testing::run_trireme(std::string(command) + " --cp 2");
+    EXPECT_EQ(run.code, 2) << command;
+    EXPECT_NE(run.error.find("error: --cp: "), std::string::npos) << command << "\n" << run.error;
+    EXPECT_NE(run.error.find("context parallelism is not planned"), std::string::npos) << command << "\n" << run.error;
+  }
   const testing::ProgramRun flag = testing::run_trireme("plan checkpoint --coast 3min");
   EXPECT_EQ(flag.code, 2);
   EXPECT_NE(flag.error.find("did you mean --cost?"), std::string::npos) << flag.error;

@@ -192,7 +192,7 @@ constexpr ForeignNames kNames[] = {
     {"train.threads", "", "a rank computes on CPU threads: train.threads",
      "device cuda gpu use_gpu accelerator use_cpu"},
     {"supervise.retries", "", "", "max_restarts retries num_restarts"},
-    {"", "", "ranks are layout.dp x layout.tp x layout.pp, on the hosts of supervise.hosts",
+    {"", "devices", "ranks are layout.dp x layout.tp x layout.pp, on the hosts of supervise.hosts",
      "nproc_per_node nnodes num_gpus num_nodes world_size gpus devices n_gpus local_rank nodes num_processes ngpu"},
     {"", "", "kernels are the program's own: nothing is compiled for a run",
      "compile torch_compile flash_attention use_flash_attn flash_attn attn_implementation fused_kernels use_flash"},
