@@ -233,15 +233,18 @@ def renewed(command: Command) -> list[str]:
     chosen: list[int] = []
     before = None
     for i, j in sorted(pairs.items()):
-        if before is not None and piece_of[i] == piece_of[before] and j - chosen[-1] - 1 <= most_between:
-            chosen += range(chosen[-1] + 1, j)
+        last = chosen[-1] if chosen else -1
+        together = piece_of[i] == (piece_of[before] if before is not None else 0)
+        if together and j - last - 1 <= most_between:
+            chosen += range(last + 1, j)
         chosen.append(j)
         before = i
+    rest = range(chosen[-1] + 1 if chosen else 0, len(printed))
+    if command.shown[-1] != LEFT_OUT and len(rest) <= most_between:
+        chosen += rest
     lines: list[str] = []
-    if command.shown[0] == LEFT_OUT and chosen[:1] != [0]:
-        lines.append(LEFT_OUT)
-    for k, j in enumerate(chosen):
-        if k > 0 and j != chosen[k - 1] + 1:
+    for before, j in zip([-1, *chosen], chosen):
+        if j != before + 1:
             lines.append(LEFT_OUT)
         lines.append(printed[j])
     if not chosen or chosen[-1] != len(printed) - 1:
@@ -270,9 +273,13 @@ def work(path: pathlib.Path, program: pathlib.Path, write: bool, tell_all: bool)
         if not fault:
             continue
         if write and command.shown is not None and command.code == command.expected_code:
-            lines[command.shown_at:command.shown_at + len(command.shown)] = renewed(command)
+            shown = renewed(command)
+            lines[command.shown_at:command.shown_at + len(command.shown)] = shown
+            command.shown = shown
+            fault = fault_of(command)
             print(f"{name}:{command.line}: renewed")
-            continue
+            if not fault:
+                continue
         bad += 1
         print(f"{name}:{command.line}: {command.text}\n  {fault}")
     if write:

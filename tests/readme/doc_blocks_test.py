@@ -69,6 +69,8 @@ class DocBlocksTest(unittest.TestCase):
                 ("...\n  1  9.99 s  dp 64\n  2  9.99 s  dp 32\n...", ["...", *PRINTED[4:6], "..."]),
                 ("64 devices\n...\n  1  9.99 s  dp 64\n  3  9.99 s  dp 16\n...\nwhat binds: products 5 %",
                  [PRINTED[0], "...", *PRINTED[4:7], "...", PRINTED[8]]),
+                ("9 layouts screened in 18.6 ms\n   step  layout\n...", [*PRINTED[:4], "..."]),
+                ("64 devices\n...\n  3  9.94 s  dp 16", [PRINTED[0], "...", *PRINTED[6:]]),
                 ("...\nwhat binds: products 5 %", ["...", PRINTED[8]])]:
             old = command(shown, PRINTED)
             self.assertNotEqual(doc_blocks.fault_of(old), "")
