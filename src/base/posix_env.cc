@@ -29,6 +29,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/file_changed.h"
+#include "base/memory_limits.h"
 
 namespace trireme {
 namespace {
@@ -408,17 +409,8 @@ class PosixEnv : public Env {
   }
 
   Bytes available_memory() override {
-    Bytes available{kilobytes_of(read_file("/proc/meminfo"), "MemAvailable")};
-    constexpr const char* kLimit = "/sys/fs/cgroup/memory.max";
-    constexpr const char* kUsed = "/sys/fs/cgroup/memory.current";
-    if (exists(kLimit) && exists(kUsed)) {
-      const std::string limit = read_file(kLimit);
-      if (!limit.starts_with("max")) {
-        const Bytes left{std::atoll(limit.c_str()) - std::atoll(read_file(kUsed).c_str())};
-        available = std::min(available, left);
-      }
-    }
-    return available;
+    const Bytes available{kilobytes_of(read_file("/proc/meminfo"), "MemAvailable")};
+    return std::min({available, left_by_control_groups(*this), left_by_process_limits(*this)});
   }
 
   std::unique_ptr<FileLock> try_lock(const std::string& path) override {

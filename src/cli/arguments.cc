@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/exception_code.h"
 #include "base/json.h"
 #include "base/screen.h"
 #include "base/standard_streams.h"
@@ -206,12 +207,11 @@ ExitCode act(CliCommand& command) {
     const std::string meant = error.code() == ExitCode::kUsage ? command.meant_command() : "";
     if (!meant.empty()) complain(fmt::format("did you mean {}?\n", meant));
     return error.code();
-  } catch (const std::bad_alloc&) {
-    complain("error: out of memory on the host\n");
-    return ExitCode::kDoesNotFit;
   } catch (const std::exception& error) {
-    complain(fmt::format("internal error: {}\n", error.what()));
-    return ExitCode::kInternal;
+    const ExitCode code = code_of(error);
+    complain(code == ExitCode::kDoesNotFit ? fmt::format("error: out of memory on the host: {}\n", error.what())
+                                           : fmt::format("internal error: {}\n", error.what()));
+    return code;
   }
 }
 

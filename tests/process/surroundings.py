@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What a command finds around it must not change what it does: outputs that are closed, full or not read to their end,
-and a program file that is built anew while it runs.
+a program file that is built anew while it runs, and less memory than the machine has.
 
     surroundings.py PROGRAM [MPIRUN]
 """
@@ -185,6 +185,24 @@ def case_program_built_anew_for_other_hosts(scene: Scene, curve: list[tuple]) ->
     expect("is not the program any more that this run was started with" in run.printed(), run.printed())
     shutil.copy(scene.program, program)
     expect(scene.run("rebuilt_hosts", "--train.steps 40").finish() == 0, "the same command does not go on")
+
+
+def case_memory_that_is_limited(scene: Scene, curve: list[tuple]) -> None:
+    """A dry run is refused where the run is."""
+    config = json.loads((scene.folder / "llama" / "config.json").read_text())
+    config["intermediate_size"] = 400_000  # 307 million parameters
+    large = scene.folder / "large"
+    large.mkdir()
+    (large / "config.json").write_text(json.dumps(config))
+    for limit in ("-v 2000000", "-d 1000000"):
+        for launcher, options in [*scene.launchers.items(), ("dry", "--dry-run")]:
+            run = scene.run(f"limited_{launcher}_{limit[1]}", options)
+            done = subprocess.run(["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *run.command, "--model.config",
+                                   str(large)], capture_output=True, timeout=60)
+            text = done.stderr.decode()
+            expect(done.returncode == 71, f"{limit} {launcher}: {done.returncode} {text}")
+            expect("the run needs that at its peak" in text, text)
+            expect(not run.out.exists() or not (run.out / "metrics.jsonl").exists(), "something was trained")
 
 
 def main() -> int:

@@ -1,9 +1,8 @@
 #include "engine/train/rank_watch.h"
 
-#include <new>
-
 #include <fmt/format.h>
 
+#include "base/exception_code.h"
 #include "telemetry/rank_log.h"
 
 namespace trireme::train {
@@ -12,11 +11,6 @@ namespace {
 using telemetry::Phase;
 
 bool bears_loss(const plan::Layout& layout, int rank) { return plan::coordinates_of(layout, rank).pp == layout.pp - 1; }
-
-ExitCode code_of(const std::exception& error) {
-  if (const auto* known = dynamic_cast<const Error*>(&error)) return known->code();
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? ExitCode::kDoesNotFit : ExitCode::kInternal;
-}
 
 }  // namespace
 
