@@ -24,6 +24,7 @@
 #include "base/descriptor.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/limit_failure.h"
 #include "base/stop_signals.h"
 
 namespace trireme {
@@ -36,9 +37,11 @@ constexpr unsigned kCloseOnExec = 4;                 // CLOSE_RANGE_CLOEXEC, whi
 
 [[noreturn]] void fail(const std::string& what, int reason) {
   const bool no_program = reason == ENOENT || reason == EACCES;
+  const std::string limit = limit_failure(std::system_error(reason, std::generic_category()));
+  const char* place = "is it installed, and in PATH? supervise.mpirun and supervise.srun name the launchers";
+  if (!limit.empty()) throw Error(ExitCode::kDoesNotFit, "process", what, limit);
   throw Error(no_program ? ExitCode::kUsage : ExitCode::kInternal, "process", what,
-              std::generic_category().message(reason),
-              no_program ? "is it installed, and in PATH? supervise.mpirun and supervise.srun name the launchers" : "");
+              std::generic_category().message(reason), no_program ? place : "");
 }
 
 // Until it is destroyed, the child is looked at but not collected: its number, and with it that of its group, stays

@@ -18,6 +18,36 @@ std::string_view without_trailing_slashes(std::string_view path) {
 
 }  // namespace
 
+// By paths: for a disk whose names nobody else changes. The real one goes by descriptors.
+std::vector<std::string> Env::remove_owned(const std::string& path,
+                                           const std::function<bool(const std::string& name)>& ours) {
+  const EntryKind kind = kind_of(path);
+  if (kind == EntryKind::kNone) return {};
+  if (kind != EntryKind::kDirectory) {
+    remove_file(path);
+    return {};
+  }
+  std::vector<std::string> left;
+  for (const std::string& name : list_directory(path)) {
+    const std::string inner = join_path(path, name);
+    if (!ours(name) || kind_of(inner) == EntryKind::kDirectory) {
+      left.push_back(name);
+    } else {
+      remove_file(inner);
+    }
+  }
+  if (left.empty()) remove_directory(path);
+  return left;
+}
+
+void Env::remove_tree(const std::string& path) {
+  const EntryKind kind = kind_of(path);
+  if (kind == EntryKind::kNone) return;
+  if (kind != EntryKind::kDirectory) return remove_file(path);
+  for (const std::string& name : list_directory(path)) remove_tree(join_path(path, name));
+  remove_directory(path);
+}
+
 void Env::write_file_atomically(const std::string& path, std::string_view content) {
   AtomicFile file(*this, path);
   file.writer().write_text(content);
@@ -38,10 +68,11 @@ void Env::make_directories_durably(const std::string& path) {
 }
 
 AtomicFile::AtomicFile(Env& env, std::string path)
-    : env_(env),
-      path_(std::move(path)),
-      temporary_(fmt::format("{}.partial.{}", path_, env_.process_id())),
-      writer_(env_.create_file(temporary_)) {}
+    : env_(env), path_(std::move(path)), temporary_(fmt::format("{}.partial.{}", path_, env_.process_id())) {
+  // A link of that name would be written through.
+  if (env_.kind_of(temporary_) == EntryKind::kLink) env_.remove_file(temporary_);
+  writer_ = env_.create_file(temporary_);
+}
 
 AtomicFile::~AtomicFile() {
   if (renamed_) return;

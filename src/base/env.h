@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -59,6 +60,9 @@ class FileLock {
   virtual ~FileLock() = default;
 };
 
+// What a name is itself: a link is not followed.
+enum class EntryKind { kNone, kFile, kDirectory, kLink, kOther };
+
 class Env {
  public:
   virtual ~Env() = default;
@@ -69,6 +73,7 @@ class Env {
 
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;
+  virtual EntryKind kind_of(const std::string& path) = 0;
   // Absolute, without links, "." and "..": two paths of one thing have the same. Of what exists.
   virtual std::string real_path(const std::string& path) = 0;
   virtual std::int64_t file_size(const std::string& path) = 0;
@@ -82,6 +87,14 @@ class Env {
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove_file(const std::string& path) = 0;
   virtual void remove_directory(const std::string& path) = 0;  // an empty one
+  // Removes, of the entries of a directory, those whose names are `ours` and that are no directories, and then the
+  // directory, unless something is left in it: that is given, sorted. No link is followed: one among the entries is
+  // removed itself, and so is `path` where it is one. Nothing there: nothing is done.
+  virtual std::vector<std::string> remove_owned(const std::string& path,
+                                                const std::function<bool(const std::string& name)>& ours);
+  // Removes a directory and all that is in it; a file or a link: that itself. No link is followed and no other file
+  // system entered: Error where one is mounted in there. Nothing there: nothing is done.
+  virtual void remove_tree(const std::string& path);
   virtual void sync_directory(const std::string& path) = 0;
   virtual std::vector<std::string> list_directory(const std::string& path) = 0;  // names, sorted
   // What a user without privileges may still write into the file system that holds `path`, a directory.

@@ -1,12 +1,14 @@
 #include "base/fake_disk.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 
 #include <fmt/format.h>
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/file_error.h"
 #include "base/random.h"
 
 namespace trireme {
@@ -17,13 +19,13 @@ namespace {
 }
 
 [[noreturn]] void refuse_absent(std::string_view operation, const std::string& path) {
-  refuse(ExitCode::kUsage, operation, path, "No such file or directory");
+  throw FileError(operation, path, ENOENT);
 }
 [[noreturn]] void refuse_file(std::string_view operation, const std::string& path) {
-  refuse(ExitCode::kUsage, operation, path, "Not a directory");
+  throw FileError(operation, path, ENOTDIR);
 }
 [[noreturn]] void refuse_directory(std::string_view operation, const std::string& path) {
-  refuse(ExitCode::kUsage, operation, path, "Is a directory");
+  throw FileError(operation, path, EISDIR);
 }
 
 // The names on the way; "." is none, and ".." takes one back.

@@ -1,6 +1,7 @@
 #include "base/fake_env.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/file_error.h"
 
 namespace trireme {
 namespace {
@@ -34,12 +36,13 @@ class FakeEnv::FakeWriter : public Writer {
     if (appends_) end_ = FakeDisk::content(*file_).size();
     const std::size_t fits = put(end_, data);
     end_ += fits;
-    if (fits < data.size()) fail_for_space("write");
+    if (fits < data.size()) fail_for_space("write", fits);
   }
   void write_at(std::int64_t offset, std::span<const std::byte> data) override {
     const std::scoped_lock lock(env_.mutex_);
     begin("write");
-    if (put(static_cast<std::size_t>(offset), data) < data.size()) fail_for_space("write");
+    const std::size_t fits = put(static_cast<std::size_t>(offset), data);
+    if (fits < data.size()) fail_for_space("write", fits);
   }
   void reserve(Bytes bytes) override {
     const std::scoped_lock lock(env_.mutex_);
@@ -76,8 +79,8 @@ class FakeEnv::FakeWriter : public Writer {
     FakeDisk::write(*file_, offset, data.first(fits));
     return fits;
   }
-  [[noreturn]] void fail_for_space(std::string_view operation) const {
-    fail(ExitCode::kStorage, operation, path_, "No space left on device");
+  [[noreturn]] void fail_for_space(std::string_view operation, std::size_t put = 0) const {
+    throw FileError(operation, path_, ENOSPC, put);
   }
 
   FakeEnv& env_;
@@ -230,6 +233,13 @@ bool FakeEnv::is_directory(const std::string& path) {
   const std::scoped_lock lock(mutex_);
   const FakeDisk::NodePointer node = disk_.find(path);
   return node != nullptr && FakeDisk::is_directory(*node);
+}
+
+EntryKind FakeEnv::kind_of(const std::string& path) {
+  const std::scoped_lock lock(mutex_);
+  const FakeDisk::NodePointer node = disk_.find(path);
+  if (node == nullptr) return EntryKind::kNone;
+  return FakeDisk::is_directory(*node) ? EntryKind::kDirectory : EntryKind::kFile;
 }
 
 // There are no links, and the working directory is "/".

@@ -50,6 +50,7 @@ class FakeEnv : public Env {
   void sleep(Seconds duration) override;
   bool exists(const std::string& path) override;
   bool is_directory(const std::string& path) override;
+  EntryKind kind_of(const std::string& path) override;
   std::string real_path(const std::string& path) override;
   std::int64_t file_size(const std::string& path) override;
   std::string read_file(const std::string& path) override;

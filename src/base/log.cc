@@ -4,7 +4,7 @@
 #include <deque>
 #include <mutex>
 
-#include "base/error.h"
+#include "base/file_error.h"
 #include "base/screen.h"
 
 namespace trireme {
@@ -76,6 +76,27 @@ struct FileLog::State {
   bool opened = false;
   std::deque<std::string> kept = {};  // until it is opened
   std::unique_ptr<Writer> file = nullptr;
+  bool torn = false;      // what is in the file does not end a line
+  std::int64_t lost = 0;  // lines since the last that was written
+
+  // A line that did not fit, or a part of it, is lost; the next one stands alone and says so.
+  void append(const std::string& line) {
+    const std::string told = lost == 0
+                                 ? ""
+                                 : stamped(env.wall_time(), LogLevel::kWarning,
+                                           fmt::format("{} texts before this are lost: the disk had no room", lost));
+    const std::string text = fmt::format("{}{}{}", torn ? "\n" : "", told, line);
+    try {
+      file->write_text(text);
+      torn = false;
+      lost = 0;
+    } catch (const FileError& error) {
+      if (error.put() > 0) torn = text[error.put() - 1] != '\n';
+      ++lost;
+    } catch (const Error&) {
+      ++lost;
+    }
+  }
 };
 
 FileLog::FileLog(Env& env) : state_(new State{.env = env, .mutex = {}}) {}
@@ -84,7 +105,7 @@ void FileLog::open(const std::string& path) {
   const std::scoped_lock lock(state_->mutex);
   state_->file = state_->env.append_file(path);
   state_->opened = true;
-  for (const std::string& line : std::exchange(state_->kept, {})) state_->file->write_text(line);
+  for (const std::string& line : std::exchange(state_->kept, {})) state_->append(line);
 }
 
 void FileLog::write(LogLevel level, std::string_view line) {
@@ -93,12 +114,8 @@ void FileLog::write(LogLevel level, std::string_view line) {
   if (!state_->opened) {
     state_->kept.push_back(text);
     if (state_->kept.size() > kKept) state_->kept.pop_front();
-  } else if (state_->file) {
-    try {
-      state_->file->write_text(text);
-    } catch (const Error&) {
-      state_->file.reset();
-    }
+  } else {
+    state_->append(text);
   }
 }
 

@@ -46,8 +46,8 @@ std::unique_ptr<Log> make_log_on(Screen& screen, LogLevel least = LogLevel::kInf
 // Writes every line to each of `logs`, which outlive it.
 std::unique_ptr<Log> make_log_of(std::vector<Log*> logs);
 
-// Lines appended to a file, the time (UTC) in front of each. Nothing that it logs is worth the end of a run: where the
-// disk fails, lines are lost.
+// Lines appended to a file, the time (UTC) in front of each. Nothing that it logs is worth the end of a run, or a
+// wait: while the disk is full lines are lost, and the first that fits says how many.
 class FileLog : public Log {
  public:
   explicit FileLog(Env& env);

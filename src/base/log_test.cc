@@ -95,11 +95,32 @@ TEST(FileLogTest, AFailingDiskLosesLinesAndNothingElse) {
   env.fail_operation(1);
   log.info("lost");
   log.info("lost too");
+  env.fail_from_operation(1);
+  log.info("lost three");
   env.fail_operation(0);
-  EXPECT_EQ(env.content("a.log"), "2000-01-01T00:00:00Z there\n");
+  EXPECT_EQ(env.content("a.log"),
+            "2000-01-01T00:00:00Z there\n2000-01-01T00:00:00Z warning: 1 texts before this are "
+            "lost: the disk had no room\n2000-01-01T00:00:00Z lost too\n");
   FileLog other(env);
   env.fail_operation(1);
   EXPECT_THROW(other.open("b.log"), Error);
+}
+
+// A line of which a part is there does not stay glued to the next.
+TEST(FileLogTest, AFullDiskTearsNoOtherLine) {
+  FakeEnv env;
+  FileLog log(env);
+  log.open("a.log");
+  log.info("there");
+  env.limit_bytes(static_cast<std::int64_t>(env.content("a.log").size()) + 12);
+  log.info("torn");
+  log.info("lost");
+  env.limit_bytes(-1);
+  log.info("whole");
+  log.info("again");
+  EXPECT_EQ(env.content("a.log"),
+            "2000-01-01T00:00:00Z there\n2000-01-01T0\n2000-01-01T00:00:00Z warning: 2 texts before this are lost: the "
+            "disk had no room\n2000-01-01T00:00:00Z whole\n2000-01-01T00:00:00Z again\n");
 }
 
 }  // namespace

@@ -95,4 +95,11 @@ Bytes left_by_process_limits(Env& env) {
   return left;
 }
 
+Bytes thread_stack() {
+  constexpr std::int64_t kWithoutLimit = std::int64_t{2} << 20;  // of glibc, where the stack has no limit
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Bytes{kWithoutLimit};
+  return Bytes{static_cast<std::int64_t>(limit.rlim_cur)};
+}
+
 }  // namespace trireme

@@ -10,5 +10,7 @@ namespace trireme {
 Bytes left_by_control_groups(Env& env);
 // What the process's own limits leave of its address space and data (ulimit -v, -d).
 Bytes left_by_process_limits(Env& env);
+// What each thread takes of that before it runs.
+Bytes thread_stack();
 
 }  // namespace trireme

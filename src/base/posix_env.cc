@@ -20,7 +20,6 @@
 #include <cstring>
 #include <ctime>
 #include <limits>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -29,7 +28,9 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/file_changed.h"
+#include "base/file_error.h"
 #include "base/memory_limits.h"
+#include "base/posix_remove.h"
 
 namespace trireme {
 namespace {
@@ -37,31 +38,8 @@ namespace {
 constexpr mode_t kFileMode = 0644;
 constexpr mode_t kDirectoryMode = 0755;
 
-const char* hint_for(int reason) {
-  if (reason == ENOSPC || reason == EDQUOT) return "free space, or choose a directory on another file system";
-  if (reason == ENOENT) return "check the path";
-  if (reason == EACCES || reason == EPERM) return "check the permissions";
-  return "";
-}
-
-// A path that the user got wrong cannot work the next time either; a failing disk may.
-ExitCode code_for(int reason) {
-  switch (reason) {
-    case ENOENT:
-    case ENOTDIR:
-    case EISDIR:
-    case EACCES:
-    case EPERM:
-    case ENAMETOOLONG:
-      return ExitCode::kUsage;
-    default:
-      return ExitCode::kStorage;
-  }
-}
-
 [[noreturn]] void fail(std::string_view operation, const std::string& path, int reason) {
-  throw Error(code_for(reason), "files", fmt::format("{} {}", operation, path), std::generic_category().message(reason),
-              hint_for(reason));
+  throw FileError(operation, path, reason);
 }
 
 [[noreturn]] void fail(std::string_view operation, const std::string& path) { fail(operation, path, errno); }
@@ -218,19 +196,20 @@ class PosixWriter : public Writer {
       : file_(path, O_WRONLY | O_CREAT | flags, operation) {}
 
   void write(std::span<const std::byte> data) override {
-    while (!data.empty()) {
-      const ssize_t put = retry_interrupted([&] { return ::write(file_.number(), data.data(), data.size()); });
-      if (put < 0) fail("write", file_.path());
-      data = data.subspan(static_cast<std::size_t>(put));
+    for (std::size_t done = 0; done < data.size();) {
+      const ssize_t put =
+          retry_interrupted([&] { return ::write(file_.number(), data.data() + done, data.size() - done); });
+      if (put < 0) throw FileError("write", file_.path(), errno, done);
+      done += static_cast<std::size_t>(put);
     }
   }
   void write_at(std::int64_t offset, std::span<const std::byte> data) override {
-    while (!data.empty()) {
-      const ssize_t put = retry_interrupted(
-          [&] { return ::pwrite(file_.number(), data.data(), data.size(), static_cast<off_t>(offset)); });
-      if (put < 0) fail("write", file_.path());
-      data = data.subspan(static_cast<std::size_t>(put));
-      offset += put;
+    for (std::size_t done = 0; done < data.size();) {
+      const off_t at = static_cast<off_t>(offset) + static_cast<off_t>(done);
+      const ssize_t put =
+          retry_interrupted([&] { return ::pwrite(file_.number(), data.data() + done, data.size() - done, at); });
+      if (put < 0) throw FileError("write", file_.path(), errno, done);
+      done += static_cast<std::size_t>(put);
     }
   }
   void reserve(Bytes bytes) override {
@@ -310,6 +289,13 @@ class PosixEnv : public Env {
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
   }
+  EntryKind kind_of(const std::string& path) override {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0) return EntryKind::kNone;
+    if (S_ISDIR(status.st_mode)) return EntryKind::kDirectory;
+    if (S_ISLNK(status.st_mode)) return EntryKind::kLink;
+    return S_ISREG(status.st_mode) ? EntryKind::kFile : EntryKind::kOther;
+  }
   std::string real_path(const std::string& path) override {
     const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
     if (real == nullptr) fail("resolve", path);
@@ -371,6 +357,11 @@ class PosixEnv : public Env {
   void remove_directory(const std::string& path) override {
     if (::rmdir(path.c_str()) != 0) fail("remove", path);
   }
+  std::vector<std::string> remove_owned(const std::string& path,
+                                        const std::function<bool(const std::string& name)>& ours) override {
+    return posix_remove_owned(path, ours);
+  }
+  void remove_tree(const std::string& path) override { posix_remove_tree(path); }
   Bytes free_space(const std::string& path) override {
     struct statvfs status {};
     if (::statvfs(path.c_str(), &status) != 0) fail("read the free space of", path);
@@ -414,7 +405,7 @@ class PosixEnv : public Env {
   }
 
   std::unique_ptr<FileLock> try_lock(const std::string& path) override {
-    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode);
     if (file < 0) fail("lock", path, errno);
     if (::flock(file, LOCK_EX | LOCK_NB) == 0) return std::make_unique<PosixLock>(file);
     const int reason = errno;

@@ -117,5 +117,6 @@ void ignore_stop_signals() { install_all(SIG_IGN, SIG_IGN, 0); }
 void suspend_this_process() { ::kill(::getpid(), SIGSTOP); }
 
 void ignore_broken_pipes() { ::signal(SIGPIPE, SIG_IGN); }
+void ignore_file_size_signals() { ::signal(SIGXFSZ, SIG_IGN); }
 
 }  // namespace trireme

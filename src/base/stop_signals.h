@@ -42,5 +42,8 @@ void suspend_this_process();
 
 // A pipe whose reader is gone is an error of the write, not the end of the process.
 void ignore_broken_pipes();
+// A write beyond the limit on the size of files (ulimit -f) fails then instead of ending the process. Inherited by what
+// it starts.
+void ignore_file_size_signals();
 
 }  // namespace trireme

@@ -43,7 +43,8 @@ Result<std::vector<FoundCheckpoint>> list_checkpoints(Env& env, const std::strin
   std::vector<FoundCheckpoint> all;
   for (const std::string& name : env.list_directory(directory)) {
     auto found = parse_path(join_path(directory, name));
-    if (found && env.is_directory(found->path)) all.push_back(std::move(*found));
+    if (!found || !env.is_directory(found->path)) continue;
+    if (found->presence == Presence::kPartial || holds_checkpoint(env, found->path)) all.push_back(std::move(*found));
   }
   std::stable_sort(all.begin(), all.end(), [](const FoundCheckpoint& a, const FoundCheckpoint& b) {
     return std::pair(-a.step, a.presence) < std::pair(-b.step, b.presence);

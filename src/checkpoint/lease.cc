@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
+#include "base/file_error.h"
 #include "base/json.h"
 
 namespace trireme::checkpoint {
@@ -71,6 +71,26 @@ std::optional<LeaseRecord> read_record(Env& env, const std::string& path) {
   members.take("renewals", record.renewals);
   members.take("since", record.since);
   return members.ok() ? std::optional(record) : std::nullopt;
+}
+
+// None also where the file may not be read now.
+std::optional<LeaseRecord> try_read_record(Env& env, const std::string& path) {
+  try {
+    return read_record(env, path);
+  } catch (const FileError& error) {
+    if (error.trouble() == FileTrouble::kOther) throw;
+    return std::nullopt;
+  }
+}
+
+// As soon as it can be read; none after kLeaseAway.
+std::optional<LeaseRecord> wait_for_record(Env& env, const std::string& path) {
+  const Seconds begun = env.now();
+  for (;;) {
+    std::optional<LeaseRecord> found = try_read_record(env, path);
+    if (found || env.now().count - begun.count >= kLeaseAway_s) return found;
+    env.sleep(kBetweenLooks);
+  }
 }
 
 bool same_holder(const LeaseRecord& a, const LeaseRecord& b) {
@@ -141,6 +161,7 @@ struct Lease::State {
   double elapsed_before = 0;
   Seconds begun{};
   bool taken_over = false;
+  std::optional<Seconds> away_since = std::nullopt;
 
   std::string path(std::string_view file) const { return join_path(out, file); }
   double elapsed() const { return elapsed_before + (env.now().count - begun.count); }
@@ -148,12 +169,15 @@ struct Lease::State {
   bool is_ours(const std::optional<LeaseRecord>& found) const {
     return found && same_holder(*found, record) && found->incarnation == record.incarnation;
   }
-  void check_ours() const {
-    const std::optional<LeaseRecord> found = read_record(env, path(kLeaseFile));
+  void check_ours(const std::optional<LeaseRecord>& found) const {
     if (is_ours(found)) return;
     throw Error(ExitCode::kStorage, "checkpoint", "hold the lease of " + out,
-                found ? "it was taken by " + holder_text(*found) : path(kLeaseFile) + " is gone or damaged",
-                "let one run alone write there");
+                found ? "it was taken by " + holder_text(*found)
+                      : fmt::format("{} is gone or damaged, and still so after {}", path(kLeaseFile),
+                                    format_seconds(Seconds{kLeaseAway_s})),
+                found ? "let one run alone write there"
+                      : "bring the run directory back, then start the same run again: it goes on from its last "
+                        "checkpoint");
   }
 };
 
@@ -197,18 +221,25 @@ Lease::~Lease() {
 
 std::int64_t Lease::incarnation() const { return state_->record.incarnation; }
 
-std::int64_t Lease::begin_incarnation(std::int64_t least) {
-  state_->check_ours();
+std::int64_t Lease::begin_incarnation(std::int64_t least, Env* env) {
+  state_->check_ours(wait_for_record(state_->env, state_->path(kLeaseFile)));
   LeaseRecord next = state_->record;
   next.incarnation = std::max(next.incarnation, least) + 1;
   next.run_elapsed_s = state_->elapsed();
-  state_->env.write_file_atomically(state_->path(kLeaseFile), to_text(next));
+  (env == nullptr ? state_->env : *env).write_file_atomically(state_->path(kLeaseFile), to_text(next));
   state_->record = next;
   return next.incarnation;
 }
 
 void Lease::renew() {
-  state_->check_ours();
+  const std::optional<LeaseRecord> found = try_read_record(state_->env, state_->path(kLeaseFile));
+  if (found) {
+    state_->away_since.reset();
+  } else if (!state_->away_since) {
+    state_->away_since = state_->env.now();
+  }
+  if (!found && state_->env.now().count - state_->away_since->count < kLeaseAway_s) return;
+  state_->check_ours(found);
   state_->record.run_elapsed_s = state_->elapsed();
   ++state_->record.renewals;
   try {
@@ -218,17 +249,28 @@ void Lease::renew() {
   }
 }
 
+bool Lease::is_away() const { return state_->away_since.has_value(); }
 double Lease::run_elapsed_s() const { return state_->elapsed(); }
 bool Lease::taken_over() const { return state_->taken_over; }
 
-void check_incarnation(Env& env, const std::string& out, std::int64_t incarnation) {
-  const std::optional<LeaseRecord> found = read_record(env, join_path(out, kLeaseFile));
-  if (found && found->incarnation == incarnation) return;
-  const std::string file = join_path(out, kLeaseFile);
+bool incarnation_is(Env& env, const std::string& out, std::int64_t incarnation) {
+  const std::optional<LeaseRecord> found = try_read_record(env, join_path(out, kLeaseFile));
+  if (!found || found->incarnation == incarnation) return found.has_value();
   throw Error(ExitCode::kRankLost, "checkpoint", fmt::format("write as incarnation {} of {}", incarnation, out),
-              found ? fmt::format("the run has incarnation {} now: {}", found->incarnation, holder_text(*found))
-                    : file + " is gone or damaged, so nobody knows whose the directory is",
+              fmt::format("the run has incarnation {} now: {}", found->incarnation, holder_text(*found)),
               "another start of the run goes on in its place; end this one");
+}
+
+Error incarnation_unknown(const std::string& out, std::int64_t incarnation) {
+  return {ExitCode::kStorage, "checkpoint", fmt::format("write as incarnation {} of {}", incarnation, out),
+          fmt::format("{} is gone or damaged, and still so after {}: nobody knows whose the directory is",
+                      join_path(out, kLeaseFile), format_seconds(Seconds{kLeaseAway_s})),
+          "bring the run directory back, then start the same run again: it goes on from its last checkpoint"};
+}
+
+void check_incarnation(Env& env, const std::string& out, std::int64_t incarnation) {
+  wait_for_record(env, join_path(out, kLeaseFile));
+  if (!incarnation_is(env, out, incarnation)) throw incarnation_unknown(out, incarnation);
 }
 
 }  // namespace trireme::checkpoint

@@ -20,6 +20,9 @@ namespace trireme::checkpoint {
 
 inline constexpr double kRenewEvery_s = 1.0;
 inline constexpr double kLeaseWait_s = 3.0;
+// How long the file may be away before the lease counts as lost: a run directory that was moved, a file system that is
+// not there. Nobody else can have taken it meanwhile without leaving his own.
+inline constexpr double kLeaseAway_s = 30.0;
 
 struct LeaseRecord {
   std::string host;
@@ -48,11 +51,13 @@ class Lease {
   // The last incarnation that the directory has seen; 0: none.
   std::int64_t incarnation() const;
   // A new one: durable before it returns. least: it is above that too (what a checkpoint or the metrics had).
-  // Error(kStorage) if another has taken the lease meanwhile.
-  std::int64_t begin_incarnation(std::int64_t least = 0);
-  // To be called each kRenewEvery. Error(kStorage) if another has taken the lease meanwhile. That a renewal cannot be
-  // written is no error: a full disk ends no run.
+  // Error(kStorage) if another has taken the lease meanwhile. Waits for the file for kLeaseAway; for room where `env`
+  // does, through which it writes (null: its own).
+  std::int64_t begin_incarnation(std::int64_t least = 0, Env* env = nullptr);
+  // To be called each kRenewEvery. Error(kStorage) if another has taken the lease meanwhile, or the file is away for
+  // longer than kLeaseAway. That a renewal cannot be written is no error: a full disk ends no run.
   void renew();
+  bool is_away() const;          // as the last renewal has found the file
   double run_elapsed_s() const;  // of now
   bool taken_over() const;       // its holder was gone without giving it up
 
@@ -62,7 +67,11 @@ class Lease {
   std::unique_ptr<State> state_;
 };
 
-// Error(kRankLost) naming both where the run directory has another incarnation than this, or none that can be read.
+// Error(kRankLost) naming both where the run directory has another incarnation than this. Waits for kLeaseAway where
+// none can be read, then Error(kStorage).
 void check_incarnation(Env& env, const std::string& out, std::int64_t incarnation);
+// The same without a wait: false where none can be read.
+bool incarnation_is(Env& env, const std::string& out, std::int64_t incarnation);
+Error incarnation_unknown(const std::string& out, std::int64_t incarnation);
 
 }  // namespace trireme::checkpoint

@@ -243,7 +243,7 @@ TEST(Lease, FilesThatCannotBeRead) {
     FakeEnv env;
     env.put_file("out/.lease", text);
     EXPECT_EQ(read_lease(env, "out"), std::nullopt) << text;
-    EXPECT_EQ(error_of([&] { check_incarnation(env, "out", 5); }).code(), ExitCode::kRankLost) << text;
+    EXPECT_EQ(error_of([&] { check_incarnation(env, "out", 5); }).code(), ExitCode::kStorage) << text;
     const auto lease = Lease::claim(env, "out");
     EXPECT_TRUE(lease->taken_over()) << text;
     EXPECT_EQ(lease->incarnation(), 0);
@@ -269,6 +269,36 @@ TEST(Lease, ARenewalThatCannotBeWrittenEndsNothing) {
   EXPECT_EQ(env.list_directory("out"), (std::vector<std::string>{".lease", ".lock", ".renewal"}));
 }
 
+// The run directory was moved, and comes back; or it does not.
+TEST(Lease, AFileThatIsAwayIsWaitedFor) {
+  FakeEnv env;
+  const auto lease = Lease::claim(env, "out");
+  lease->begin_incarnation();
+  env.rename("out", "away");
+  for (int second = 0; second < 20; ++second) {
+    lease->renew();
+    EXPECT_TRUE(lease->is_away());
+    EXPECT_FALSE(incarnation_is(env, "out", 1));
+    env.advance(Seconds{1});
+  }
+  EXPECT_FALSE(env.exists("out"));  // nothing makes it anew
+  env.rename("away", "out");
+  lease->renew();
+  EXPECT_FALSE(lease->is_away());
+  EXPECT_TRUE(incarnation_is(env, "out", 1));
+  EXPECT_EQ(read_lease(env, "out")->renewals, 1);
+  env.rename("out", "away");
+  lease->renew();
+  env.advance(Seconds{kLeaseAway_s + 1});
+  const Error error = error_of([&] { lease->renew(); });
+  EXPECT_EQ(error.code(), ExitCode::kStorage);
+  EXPECT_STREQ(error.what(),
+               "checkpoint: hold the lease of out: out/.lease is gone or damaged, and still so after 30.00 s");
+  EXPECT_THAT(error.hint(), HasSubstr("bring the run directory back"));
+  EXPECT_EQ(error_of([&] { lease->begin_incarnation(); }).code(), ExitCode::kStorage);
+  EXPECT_FALSE(env.exists("out"));
+}
+
 TEST(Lease, WhatKilledWritersLeftIsRemoved) {
   FakeEnv env;
   for (const char* name : {".lease.partial.1", ".renewal.partial.22", ".lease.mine"}) {
@@ -280,7 +310,7 @@ TEST(Lease, WhatKilledWritersLeftIsRemoved) {
 
 TEST(CheckIncarnation, StopsAllButTheNewest) {
   FakeEnv env;
-  EXPECT_EQ(error_of([&] { check_incarnation(env, "out", 1); }).code(), ExitCode::kRankLost);
+  EXPECT_EQ(error_of([&] { check_incarnation(env, "out", 1); }).code(), ExitCode::kStorage);
   auto lease = Lease::claim(env, "out");
   lease->begin_incarnation();
   check_incarnation(env, "out", 1);
@@ -290,7 +320,7 @@ TEST(CheckIncarnation, StopsAllButTheNewest) {
   EXPECT_EQ(error.code(), ExitCode::kRankLost);
   EXPECT_STREQ(error.what(),
                "checkpoint: write as incarnation 1 of out: the run has incarnation 2 now: host host, process 4242, "
-               "since 2000-01-01T00:00:00Z");
+               "since 2000-01-01T00:00:30Z");
   lease.reset();  // a worker may outlive its supervisor
   check_incarnation(env, "out", 2);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "base/check.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/model_files.h"
+#include "checkpoint/store.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -48,6 +50,16 @@ Status check_header(const RandomReader& reader, const std::string& path, const s
   return storage_failure(path, fmt::format("header: expected checksum {}, found {}", expected, found));
 }
 
+// A checkpoint that was renamed, or copied over another, is not gone on from as what it is called.
+Status check_name(const std::string& directory, std::int64_t step) {
+  const std::optional<StoredName> name = parse_stored_name(base_name(directory));
+  if (!name || name->step == step) return ok_status();
+  Failure failure = storage_failure(
+      directory, fmt::format("holds the checkpoint of step {}, and its name says step {}", step, name->step));
+  failure.nearest = "call it " + name_of_step(step);
+  return failure;
+}
+
 // What an Error of the file system says, as a refusal.
 Failure refusal_of(const Error& error) { return {"", "", error.what(), error.hint(), ExitCode::kStorage}; }
 
@@ -58,7 +70,10 @@ Result<Manifest> Reader::open_manifest(Env& env, const std::string& directory) {
     if (!env.is_directory(directory)) return Failure{directory, "", "no such directory", "", ExitCode::kUsage};
     const std::string path = join_path(directory, kManifestFile);
     if (!env.exists(path)) return storage_failure(path, "missing: without it the checkpoint is not complete");
-    return parse_manifest(env.read_file(path), path);
+    Result<Manifest> manifest = parse_manifest(env.read_file(path), path);
+    if (!manifest) return manifest;
+    if (const Status status = check_name(directory, manifest->progress.step); !status) return status.failure();
+    return manifest;
   } catch (const Error& error) {
     return refusal_of(error);
   }

@@ -20,8 +20,8 @@ namespace trireme::checkpoint {
 class Reader {
  public:
   // directory: of one checkpoint. Refused (kStorage; kUsage where there is no such directory) with file, expected and
-  // found: no or a damaged manifest, a missing file or one of another size, a header that is not the one that was
-  // written or lacks a slice.
+  // found: no or a damaged manifest, one of another step than the directory's name, a missing file or one of another
+  // size, a header that is not the one that was written or lacks a slice.
   static Result<Reader> open(Env& env, const std::string& directory);
   // The manifest alone, refused likewise; no other file is looked at.
   static Result<Manifest> open_manifest(Env& env, const std::string& directory);

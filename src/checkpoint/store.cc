@@ -16,6 +16,8 @@ constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kIncarnation = ".inc-";
 constexpr std::string_view kPartial = ".partial";
 constexpr std::string_view kAside = ".aside";
+constexpr std::string_view kLeft = ".left";
+constexpr std::string_view kShard = "part-", kShardEnd = ".safetensors";
 
 std::optional<std::int64_t> number_of(std::string_view digits) {
   if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
@@ -36,7 +38,10 @@ bool parse_ending(std::string_view ending, StoredName& name) {
   if (ending.starts_with(kAside)) {
     name.presence = Presence::kAside;
     ending.remove_prefix(kAside.size());
-    return ending.empty() || (ending.front() == '.' && number_of(ending.substr(1)));
+    if (ending.empty()) return true;
+    const std::optional<std::int64_t> number = ending.front() == '.' ? number_of(ending.substr(1)) : std::nullopt;
+    name.number = number.value_or(0);
+    return number.has_value();
   }
   if (!ending.ends_with(kPartial)) return false;
   name.presence = Presence::kPartial;
@@ -71,7 +76,24 @@ std::string name_of_step(std::int64_t step) {
   return fmt::format("{}{:08}", kPrefix, step);
 }
 
-std::string shard_name(int index) { return fmt::format("part-{:05}.safetensors", index); }
+std::string shard_name(int index) { return fmt::format("{}{:05}{}", kShard, index, kShardEnd); }
+
+bool is_file_of_checkpoint(std::string_view name) {
+  if (name == kManifestFile) return true;
+  if (!name.starts_with(kShard) || !name.ends_with(kShardEnd)) return false;
+  const std::string_view digits = name.substr(kShard.size(), name.size() - kShard.size() - kShardEnd.size());
+  return digits.size() >= 5 && number_of(digits);
+}
+
+bool holds_checkpoint(Env& env, const std::string& directory) {
+  if (env.exists(join_path(directory, kManifestFile))) return true;
+  try {
+    const std::vector<std::string> inside = env.list_directory(directory);
+    return std::ranges::any_of(inside, [](const std::string& name) { return is_file_of_checkpoint(name); });
+  } catch (const Error&) {
+    return true;  // whoever reads it says what is wrong
+  }
+}
 
 Store::Store(Env& env, std::string directory, std::int64_t incarnation)
     : env_(env), directory_(std::move(directory)), incarnation_(incarnation) {
@@ -96,29 +118,50 @@ std::vector<std::string> Store::names(Presence presence) const {
 
 std::vector<std::int64_t> Store::steps() const {
   std::vector<std::int64_t> found;
-  for (const std::string& name : names(Presence::kComplete)) found.push_back(*step_of_name(name));
+  for (const std::string& name : names(Presence::kComplete)) {
+    if (holds_checkpoint(env_, join_path(directory_, name))) found.push_back(*step_of_name(name));
+  }
   std::sort(found.begin(), found.end());  // names with more digits come first
   return found;
 }
 
-void Store::remove_tree(const std::string& path) {
-  for (const std::string& name : env_.list_directory(path)) env_.remove_file(join_path(path, name));
-  env_.remove_directory(path);
+// Above all that there are: of those set aside the number says which was the last.
+std::string Store::next_name(const std::string& name, std::string_view ending) const {
+  const std::string first = fmt::format("{}{}", name, ending);
+  std::int64_t highest = 0;
+  for (const std::string& other : env_.list_directory(directory_)) {
+    if (!other.starts_with(first)) continue;
+    const std::string_view rest = std::string_view(other).substr(first.size());
+    if (rest.empty()) highest = std::max<std::int64_t>(highest, 1);
+    if (rest.starts_with('.')) highest = std::max(highest, number_of(rest.substr(1)).value_or(0));
+  }
+  return highest == 0 ? first : fmt::format("{}.{}", first, highest + 1);
+}
+
+void Store::move_aside(const std::string& name, Removal& removal) {
+  const std::string to = next_name(name.substr(0, name.find('.')), kLeft);
+  env_.rename(join_path(directory_, name), join_path(directory_, to));
+  removal.left.push_back(to);
+}
+
+void Store::remove_checkpoint(const std::string& name, Removal& removal) {
+  if (!env_.remove_owned(join_path(directory_, name), is_file_of_checkpoint).empty()) move_aside(name, removal);
 }
 
 // A zombie may still add its file to one, or remove the same ones.
-void Store::remove_partial() {
+Removal Store::remove_partial() {
   constexpr int kAttempts = 3;
+  Removal removal;
   for (const std::string& name : names(Presence::kPartial)) {
-    const std::string path = join_path(directory_, name);
-    for (int attempt = 1; env_.exists(path); ++attempt) {
+    for (int attempt = 1; env_.kind_of(join_path(directory_, name)) != EntryKind::kNone; ++attempt) {
       try {
-        remove_tree(path);
+        remove_checkpoint(name, removal);
       } catch (const Error&) {
         if (attempt == kAttempts) throw;
       }
     }
   }
+  return removal;
 }
 
 void Store::make_directory() {
@@ -126,17 +169,22 @@ void Store::make_directory() {
   durable_ = true;
 }
 
-void Store::begin(std::int64_t step) {
+Removal Store::begin(std::int64_t step) {
   make_directory();
-  for (const std::string& path : {path_of(step), partial_path_of(step)}) {
-    if (!env_.exists(path) || env_.is_directory(path)) continue;
-    throw Error(ExitCode::kStorage, "checkpoint", fmt::format("save step {}", step),
-                path + " is a file, where the checkpoint's directory belongs", "move it away");
-  }
-  TRIREME_CHECK(!env_.exists(path_of(step)), "{} is complete already", path_of(step));
+  Removal removal;
   const std::string partial = partial_path_of(step);
-  if (env_.exists(partial)) remove_tree(partial);
+  clear_place(step, removal);
+  const EntryKind kind = env_.kind_of(partial);
+  if (kind == EntryKind::kDirectory || kind == EntryKind::kLink) remove_checkpoint(base_name(partial), removal);
+  if (env_.kind_of(partial) != EntryKind::kNone) move_aside(base_name(partial), removal);  // a file
   env_.make_directories(partial);
+  return removal;
+}
+
+void Store::clear_place(std::int64_t step, Removal& removal) {
+  const std::string path = path_of(step);
+  TRIREME_CHECK(!env_.is_directory(path) || !holds_checkpoint(env_, path), "{} is complete already", path);
+  if (env_.kind_of(path) != EntryKind::kNone) move_aside(name_of_step(step), removal);
 }
 
 // Whoever wrote a shard may have written it into another host's directory of that name.
@@ -149,9 +197,10 @@ void Store::check_is_there(const std::string& path, std::int64_t bytes) const {
               "all ranks must write into one directory, on a file system that their hosts share");
 }
 
-void Store::commit(std::int64_t step, const Manifest& manifest, const std::function<void()>& may_commit) {
+Removal Store::commit(std::int64_t step, const Manifest& manifest, const std::function<void()>& may_commit) {
   const std::string partial = partial_path_of(step);
-  TRIREME_CHECK(!env_.exists(path_of(step)), "{} is complete already", path_of(step));
+  Removal removal;
+  clear_place(step, removal);
   for (const StoredFile& file : manifest.files) check_is_there(join_path(partial, file.name), file.bytes);
   for (const StoredModelFile& file : manifest.model_files) check_is_there(join_path(partial, file.name), file.bytes);
   env_.sync_directory(partial);
@@ -164,12 +213,13 @@ void Store::commit(std::int64_t step, const Manifest& manifest, const std::funct
   if (may_commit) may_commit();
   env_.rename(partial, path_of(step));
   env_.sync_directory(directory_);
+  return removal;
 }
 
 void Store::abandon(std::int64_t step) {
   try {
-    const std::string partial = partial_path_of(step);
-    if (env_.exists(partial)) remove_tree(partial);
+    Removal removal;
+    remove_checkpoint(base_name(partial_path_of(step)), removal);
   } catch (const std::exception&) {
     // The failure that brought us here is the one to report; the next start removes what is left.
   }
@@ -181,8 +231,7 @@ std::vector<std::string> Store::set_aside_after(std::int64_t step) {
   // The newest first: a kill leaves those that the run had before.
   for (; !complete.empty() && complete.back() > step; complete.pop_back()) {
     const std::string from = name_of_step(complete.back());
-    std::string to = fmt::format("{}{}", from, kAside);
-    for (int i = 2; env_.exists(join_path(directory_, to)); ++i) to = fmt::format("{}{}.{}", from, kAside, i);
+    const std::string to = next_name(from, kAside);
     env_.rename(join_path(directory_, from), join_path(directory_, to));
     given.push_back(to);
   }
@@ -192,33 +241,87 @@ std::vector<std::string> Store::set_aside_after(std::int64_t step) {
 }
 
 // The new names must be durable before the first file goes: after a crash a checkpoint under its old name has all its
-// files.
-void Store::remove_steps(const std::vector<std::int64_t>& removed) {
-  for (const std::int64_t step : removed) {
-    const std::string partial = partial_path_of(step);
-    if (env_.exists(partial)) remove_tree(partial);
-    env_.rename(path_of(step), partial);
+// files. A link goes at once: what it names stays.
+void Store::remove_steps(const std::vector<std::int64_t>& steps, Removal& removal) {
+  std::vector<std::int64_t> renamed;
+  std::optional<Error> first;
+  const auto attempt = [&first](const auto& act) {
+    try {
+      act();
+      return true;
+    } catch (const Error& error) {
+      if (!first) first = error;
+      return false;
+    }
+  };
+  for (const std::int64_t step : steps) {
+    const std::string partial = base_name(partial_path_of(step));
+    attempt([&] {
+      remove_checkpoint(partial, removal);
+      if (env_.kind_of(path_of(step)) == EntryKind::kLink) {
+        env_.remove_file(path_of(step));
+        removal.steps.push_back(step);
+      } else {
+        env_.rename(path_of(step), partial_path_of(step));
+        renamed.push_back(step);
+      }
+    });
   }
-  if (!removed.empty()) env_.sync_directory(directory_);
-  for (const std::int64_t step : removed) remove_tree(partial_path_of(step));
+  if (!steps.empty() && !attempt([&] { env_.sync_directory(directory_); })) throw *std::move(first);
+  for (const std::int64_t step : renamed) {
+    if (attempt([&] { remove_checkpoint(base_name(partial_path_of(step)), removal); })) removal.steps.push_back(step);
+  }
+  std::sort(removal.steps.begin(), removal.steps.end());
+  if (first) throw *std::move(first);
 }
 
-std::vector<std::int64_t> Store::retain(const Retention& retention) {
+// Damaged ones are not: they are as old as their names say.
+bool Store::is_anothers(std::int64_t step) const {
+  const std::string path = join_path(path_of(step), kManifestFile);
+  if (!env_.exists(path) || env_.is_directory(path)) return false;
+  const Result<Manifest> manifest = parse_manifest(env_.read_file(path), path);
+  if (!manifest.ok()) return false;
+  if (manifest->progress.step != step) return true;
+  return ours_ && env_.kind_of(directory_) == EntryKind::kLink && !ours_(*manifest);
+}
+
+Removal Store::retain(const Retention& retention) {
   TRIREME_CHECK_GE(retention.keep_last, 1);
   TRIREME_CHECK_GE(retention.keep_every, 0);
-  std::vector<std::int64_t> removed = steps();
-  const auto last = std::min(removed.size(), static_cast<std::size_t>(retention.keep_last));
-  removed.resize(removed.size() - last);
-  std::erase_if(removed,
-                [&](std::int64_t step) { return retention.keep_every > 0 && step % retention.keep_every == 0; });
-  remove_steps(removed);
-  return removed;
+  std::vector<std::int64_t> older = steps();
+  const auto last = static_cast<std::size_t>(retention.keep_last);
+  std::int64_t newest = -1;
+  for (std::size_t kept = 0; kept < last && !older.empty(); older.pop_back()) {  // another's keeps none of its places
+    if (is_anothers(older.back())) continue;
+    newest = std::max(newest, older.back());
+    ++kept;
+  }
+  std::erase_if(older, [&](std::int64_t step) {
+    return (retention.keep_every > 0 && step % retention.keep_every == 0) || is_anothers(step);
+  });
+  std::vector<std::pair<StoredName, std::string>> aside;
+  for (const std::string& name : names(Presence::kAside)) aside.emplace_back(*parse_stored_name(name), name);
+  std::erase_if(aside, [&](const auto& one) { return one.first.step > newest; });
+  std::sort(aside.begin(), aside.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first.step, a.first.number) < std::pair(b.first.step, b.first.number);
+  });
+  aside.resize(aside.size() - std::min(aside.size(), last));
+  Removal removal;
+  remove_steps(older, removal);
+  for (const auto& [stored, name] : aside) remove_checkpoint(name, removal);
+  return removal;
 }
 
-void Store::remove_all() {
-  remove_partial();
-  remove_steps(steps());
-  for (const std::string& name : names(Presence::kAside)) remove_tree(join_path(directory_, name));
+Removal Store::remove_all() {
+  Removal removal = remove_partial();
+  std::vector<std::int64_t> own = steps();
+  std::erase_if(own, [this](std::int64_t step) { return is_anothers(step); });
+  remove_steps(own, removal);
+  if (env_.kind_of(directory_) != EntryKind::kLink) {
+    for (const std::string& name : names(Presence::kAside)) remove_checkpoint(name, removal);
+  }
+  for (std::string& name : set_aside_after(-1)) removal.left.push_back(std::move(name));
+  return removal;
 }
 
 }  // namespace trireme::checkpoint

@@ -1,5 +1,6 @@
 #include "checkpoint/store.h"
 
+#include <cerrno>
 #include <functional>
 #include <string>
 #include <vector>
@@ -7,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/fake_env.h"
+#include "base/file_error.h"
 
 namespace trireme::checkpoint {
 namespace {
@@ -73,8 +74,8 @@ TEST_F(StoreTest, EveryNameIsParsedOrNobodys) {
   EXPECT_EQ(parse_stored_name("step-00000040.partial"), (StoredName{40, Presence::kPartial, 0}));
   EXPECT_EQ(parse_stored_name("step-00000040.inc-000003.partial"), (StoredName{40, Presence::kPartial, 3}));
   EXPECT_EQ(parse_stored_name("step-00000040.inc-12345678.partial"), (StoredName{40, Presence::kPartial, 12345678}));
-  EXPECT_EQ(parse_stored_name("step-00000040.aside"), (StoredName{40, Presence::kAside, 0}));
-  EXPECT_EQ(parse_stored_name("step-00000040.aside.12"), (StoredName{40, Presence::kAside, 0}));
+  EXPECT_EQ(parse_stored_name("step-00000040.aside"), (StoredName{40, Presence::kAside}));
+  EXPECT_EQ(parse_stored_name("step-00000040.aside.12"), (StoredName{40, Presence::kAside, 0, 12}));
   for (const char* end : {".", ".part", ".inc-000003", ".inc-3.partial", ".inc-000000.partial", ".inc-.partial",
                           ".inc-0000003.partial", ".inc-00000x.partial", ".inc-99999999999999999999.partial",
                           ".inc--00003.partial", ".incarnation-000003.partial", "inc-000003.partial", ".partial.1",
@@ -147,7 +148,7 @@ TEST_F(StoreTest, StepsAreThoseCompleteByName) {
   EXPECT_NO_THROW(store_.remove_partial());
   EXPECT_NO_THROW(store_.remove_all());
   EXPECT_TRUE(store_.set_aside_after(0).empty());
-  EXPECT_TRUE(store_.retain({1, 0}).empty());
+  EXPECT_TRUE(store_.retain({1, 0}).steps.empty());
   for (const std::int64_t step : {100000000, 40, 20}) save(step);
   store_.begin(60);
   env_.make_directories("run/checkpoints/step-80");  // not a name that this program gives
@@ -233,8 +234,9 @@ TEST_F(StoreTest, WhatKilledSavesLeftIsRemoved) {
   store_.begin(40);
   env_.create_file(join_path(store_.partial_path_of(40), shard_name(0)));
   store_.begin(60);
-  for (const char* left : {"step-00000060.inc-000001.partial/f", "step-00000060.inc-000009.partial/f"}) {
-    env_.put_file(join_path(kDirectory, left), "");  // of earlier starts, and of one whose number is not known
+  for (const char* left : {"step-00000060.inc-000001.partial", "step-00000060.inc-000009.partial"}) {
+    // Of earlier starts, and of one whose number is not known.
+    env_.put_file(join_path(join_path(kDirectory, left), shard_name(0)), "");
   }
   for (const char* name : {"step-00000080.partial", "step-80.partial/f", "notes.partial/f"}) {
     env_.put_file(join_path(kDirectory, name), "not a save's");
@@ -260,20 +262,20 @@ TEST_F(StoreTest, LaterCheckpointsAreSetAside) {
 
 TEST_F(StoreTest, RetentionKeepsTheNewestAndTheMultiples) {
   for (const std::int64_t step : {10, 20, 30, 40, 50}) save(step);
-  EXPECT_TRUE(store_.retain({5, 0}).empty());
-  EXPECT_EQ(store_.retain({2, 20}), (Steps{10, 30}));
+  EXPECT_TRUE(store_.retain({5, 0}).steps.empty());
+  EXPECT_EQ(store_.retain({2, 20}).steps, (Steps{10, 30}));
   EXPECT_EQ(store_.steps(), (Steps{20, 40, 50}));
-  EXPECT_EQ(store_.retain({1, 0}), (Steps{20, 40}));
+  EXPECT_EQ(store_.retain({1, 0}).steps, (Steps{20, 40}));
   EXPECT_EQ(all(), Names{"step-00000050"});
-  EXPECT_TRUE(store_.retain({1, 0}).empty());
+  EXPECT_TRUE(store_.retain({1, 0}).steps.empty());
   EXPECT_THROW(store_.retain({0, 0}), InternalError);
   EXPECT_THROW(store_.retain({1, -1}), InternalError);
 }
 
 TEST_F(StoreTest, RetentionReplacesWhatAFailedSaveLeftUnderItsName) {
   for (const std::int64_t step : {10, 20}) save(step);
-  env_.put_file(join_path(store_.partial_path_of(10), "f"), "x");
-  EXPECT_EQ(store_.retain({1, 0}), Steps{10});
+  env_.put_file(join_path(store_.partial_path_of(10), shard_name(3)), "x");
+  EXPECT_EQ(store_.retain({1, 0}).steps, Steps{10});
   EXPECT_EQ(all(), Names{"step-00000020"});
 }
 
@@ -289,6 +291,103 @@ TEST_F(StoreTest, ANewRunRemovesCheckpointsAndNothingElse) {
   EXPECT_EQ(all(), others);
   env_.lose_power(7);
   EXPECT_TRUE(store_.steps().empty());  // none comes back under its name
+}
+
+// A directory that a user has made, or a file, or an export that was put there.
+TEST_F(StoreTest, WhatIsNoCheckpointIsNoneWhateverItsName) {
+  save(20);
+  env_.make_directories("run/checkpoints/step-00000099");
+  env_.make_directories("run/checkpoints/lost+found");
+  env_.put_file("run/checkpoints/.DS_Store", "");
+  env_.put_file("run/checkpoints/step-xyz/config.json", "{}");
+  env_.put_file("run/checkpoints/step-00000098/model.safetensors", "an export");
+  env_.put_file("run/checkpoints/step-00000040", "a file");
+  EXPECT_EQ(store_.steps(), Steps{20});
+  const Names before = all();
+  EXPECT_TRUE(store_.set_aside_after(0) == Names{"step-00000020.aside"});
+  env_.rename("run/checkpoints/step-00000020.aside", "run/checkpoints/step-00000020");
+  EXPECT_TRUE(store_.retain({1, 0}).steps.empty());
+  EXPECT_TRUE(store_.remove_partial().left.empty());
+  EXPECT_EQ(all(), before);
+  // One whose manifest was lost is a damaged one.
+  save(60);
+  env_.remove_file("run/checkpoints/step-00000060/manifest.json");
+  EXPECT_EQ(store_.steps(), (Steps{20, 60}));
+}
+
+TEST_F(StoreTest, WhatStandsWhereACheckpointBelongsGetsAnotherName) {
+  env_.put_file("run/checkpoints/step-00000040", "a file");
+  env_.put_file("run/checkpoints/step-00000040.partial", "a file too");
+  EXPECT_EQ(store_.begin(40).left, (Names{"step-00000040.left", "step-00000040.left.2"}));
+  env_.put_file("run/checkpoints/step-00000040/mine", "put there during the save");
+  EXPECT_EQ(store_.commit(40, manifest_of(40)).left, Names{"step-00000040.left.3"});
+  EXPECT_EQ(store_.steps(), Steps{40});
+  EXPECT_EQ(env_.content("run/checkpoints/step-00000040.left"), "a file");
+  EXPECT_EQ(env_.content("run/checkpoints/step-00000040.left.2"), "a file too");
+  EXPECT_EQ(env_.content("run/checkpoints/step-00000040.left.3/mine"), "put there during the save");
+}
+
+TEST_F(StoreTest, RetentionRemovesNoFileThatNoSaveHasWritten) {
+  for (const std::int64_t step : {10, 20, 30}) save(step);
+  env_.put_file("run/checkpoints/step-00000010/notes.txt", "mine");
+  env_.put_file("run/checkpoints/step-00000020/eval/part-00000.safetensors", "mine");
+  const Removal removal = store_.retain({1, 0});
+  EXPECT_EQ(removal.steps, (Steps{10, 20}));
+  EXPECT_EQ(removal.left, (Names{"step-00000010.left", "step-00000020.left"}));
+  EXPECT_EQ(all(), (Names{"step-00000010.left", "step-00000020.left", "step-00000030"}));
+  EXPECT_EQ(env_.list_directory("run/checkpoints/step-00000010.left"), Names{"notes.txt"});
+  EXPECT_EQ(env_.content("run/checkpoints/step-00000020.left/eval/part-00000.safetensors"), "mine");
+  EXPECT_TRUE(store_.remove_all().left.empty());
+  EXPECT_EQ(all(), (Names{"step-00000010.left", "step-00000020.left"}));
+}
+
+// A copy of another step's, or one that was renamed: no retention of this run has made it.
+TEST_F(StoreTest, ACheckpointOfAnotherStepThanItsNameStays) {
+  for (const std::int64_t step : {20, 30, 40}) save(step);
+  env_.put_file("run/checkpoints/step-00000010/manifest.json", to_text(manifest_of(30)));
+  EXPECT_EQ(store_.retain({1, 0}).steps, (Steps{20, 30}));
+  EXPECT_EQ(all(), (Names{"step-00000010", "step-00000040"}));
+  env_.put_file("run/checkpoints/step-00000050/manifest.json", to_text(manifest_of(30)));
+  EXPECT_TRUE(store_.retain({1, 0}).steps.empty());  // it does not count as the newest
+  EXPECT_EQ(all(), (Names{"step-00000010", "step-00000040", "step-00000050"}));
+  EXPECT_EQ(store_.remove_all().left, (Names{"step-00000010.aside", "step-00000050.aside"}));
+  EXPECT_EQ(all(), (Names{"step-00000010.aside", "step-00000050.aside"}));
+}
+
+TEST_F(StoreTest, ThoseSetAsideAreCountedOnceTheRunIsBeyondThem) {
+  for (int time = 0; time < 4; ++time) {
+    for (const std::int64_t step : {20, 40, 60}) {
+      if (time == 0 || step > 20) save(step);
+    }
+    store_.set_aside_after(20);
+  }
+  EXPECT_EQ(all().size(), 9U);
+  store_.retain({2, 0});
+  EXPECT_EQ(all().size(), 9U);  // each may be wanted
+  save(40);
+  store_.retain({2, 0});
+  EXPECT_EQ(all(),
+            (Names{"step-00000020", "step-00000040", "step-00000040.aside.3", "step-00000040.aside.4",
+                   "step-00000060.aside", "step-00000060.aside.2", "step-00000060.aside.3", "step-00000060.aside.4"}));
+  store_.set_aside_after(20);
+  save(80);
+  store_.retain({2, 0});
+  EXPECT_EQ(all(), (Names{"step-00000020", "step-00000060.aside.3", "step-00000060.aside.4", "step-00000080"}));
+}
+
+TEST_F(StoreTest, OneThatCannotBeRemovedKeepsNoOtherFromIt) {
+  class HoldingEnv : public FakeEnv {
+   public:
+    void remove_file(const std::string& path) override {
+      if (path.find("step-00000010") != std::string::npos) throw FileError("remove", path, EACCES);
+      FakeEnv::remove_file(path);
+    }
+  };
+  HoldingEnv env;
+  Store store(env, kDirectory);
+  for (const std::int64_t step : {10, 20, 30}) checkpoint::save(env, store, step);
+  EXPECT_THROW(store.retain({1, 0}), Error);
+  EXPECT_EQ(env.list_directory(kDirectory), (Names{"step-00000010.partial", "step-00000030"}));
 }
 
 // Runs `act` with each of its operations failing: once, or it and all after it (a kill), with the power lost or not.

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/exception_code.h"
 #include "base/json.h"
+#include "base/limit_failure.h"
 #include "base/screen.h"
 #include "base/standard_streams.h"
 #include "cli/unknown_option.h"
@@ -208,10 +209,9 @@ ExitCode act(CliCommand& command) {
     if (!meant.empty()) complain(fmt::format("did you mean {}?\n", meant));
     return error.code();
   } catch (const std::exception& error) {
-    const ExitCode code = code_of(error);
-    complain(code == ExitCode::kDoesNotFit ? fmt::format("error: out of memory on the host: {}\n", error.what())
-                                           : fmt::format("internal error: {}\n", error.what()));
-    return code;
+    const std::string limit = limit_failure(error);
+    complain(limit.empty() ? fmt::format("internal error: {}\n", error.what()) : fmt::format("error: {}\n", limit));
+    return code_of(error);
   }
 }
 

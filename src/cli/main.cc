@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   if (!hears_stop_signals(argc, argv)) release_stop_signals();
   fill_standard_descriptors();
   ignore_broken_pipes();
+  ignore_file_size_signals();
   name_this_process("trireme");
   const ExitCode code = cli::run_program(argc, argv, [](cli::Command& root) {
     Env& env = posix_env();

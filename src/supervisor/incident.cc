@@ -208,13 +208,15 @@ std::string incidents_of(const std::string& out) { return join_path(out, kFile);
 void append_incident(Env& env, const std::string& out, const Json& line) {
   const std::string path = incidents_of(out);
   const std::string text = line.dump() + "\n";
+  bool is_there = false;  // of an attempt whose end failed
   if (env.exists(path)) {
     const std::string before = env.read_file(path);
     const std::size_t whole = whole_size(before);
+    is_there = before == text || before.ends_with("\n" + text);
     if (whole < before.size()) return env.write_file_atomically(path, before.substr(0, whole) + text);
   }
   const std::unique_ptr<Writer> file = env.append_file(path);
-  file->write_text(text);
+  if (!is_there) file->write_text(text);
   file->sync();
   file->close();
   env.sync_directory(out);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <csignal>
+#include <deque>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/captured_output.h"
+#include "base/patient_env.h"
 #include "base/stop_signals.h"
 #include "telemetry/rank_log.h"
 
@@ -38,15 +41,17 @@ struct RunningProbe {
 void remove_scratch(Env& env, const std::string& path) {
   if (path.empty()) return;
   try {
-    if (!env.exists(path)) return;
-    for (const std::string& name : env.list_directory(path)) {
-      const std::string inner = join_path(path, name);
-      env.is_directory(inner) ? remove_scratch(env, inner) : env.remove_file(inner);
-    }
-    env.remove_directory(path);
+    env.remove_tree(path);
   } catch (const Error&) {
     // What a launcher is still about to remove itself.
   }
+}
+
+// The name that a launcher of this program has given: others are not its to remove.
+bool is_scratch(std::string_view name) {
+  if (!name.starts_with(kScratch)) return false;
+  const std::string_view number = name.substr(kScratch.size());
+  return !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 class Shell {
@@ -58,7 +63,9 @@ class Shell {
         decider_(decider),
         options_(options),
         secret_(random_secret()),
+        patient_(env, log, options.out),
         server_(env, options.listen(), secret_) {
+    patient_.watch();  // the lease is held, so the directory was there
     if (!options_.hosts_file.empty()) hosts_text_ = env_.read_file(options_.hosts_file);
   }
 
@@ -71,6 +78,8 @@ class Shell {
     while (!finish_) turn();
     const Summary summary = decider_.summary(now());
     end_all();
+    write_lines();
+    for (const std::string& line : lines_) log_.warning("supervisor: not written into incidents.jsonl: {}", line);
     const ExitCode code = finish_->code;
     const bool told = finish_->never_began || code == ExitCode::kUsage || code == ExitCode::kDoesNotFit;
     if (!told) tell_launcher_said();
@@ -81,7 +90,7 @@ class Shell {
   // Of launchers whose supervisor was killed.
   void remove_old_scratch() {
     for (const std::string& name : env_.list_directory(options_.out)) {
-      if (name.starts_with(kScratch)) remove_scratch(env_, join_path(options_.out, name));
+      if (is_scratch(name)) remove_scratch(env_, join_path(options_.out, name));
     }
   }
 
@@ -105,11 +114,22 @@ class Shell {
       watch_hosts_file();
     }
     if (env_.now().count - renewed_.count >= checkpoint::kRenewEvery_s) {
-      lease_.renew();
-      renewed_ = env_.now();
+      renew();
     }
     if (now().count >= decider_.next_tick().count) decide(Tick{});
     if (options_.each_turn) options_.each_turn(env_.now());
+  }
+
+  // A run directory that is away, or full, may be back before anybody needs it.
+  void renew() {
+    lease_.renew();
+    renewed_ = env_.now();
+    if (lease_.is_away() != std::exchange(away_, lease_.is_away())) {
+      away_ ? log_.warning("supervisor: {} is away, or its lease cannot be read; the run goes on, for at most {}",
+                           options_.out, format_seconds(Seconds{checkpoint::kLeaseAway_s}))
+            : log_.info("supervisor: {} is there again", options_.out);
+    }
+    write_lines();
   }
 
   std::vector<const Launcher*> launchers() const {
@@ -253,7 +273,7 @@ class Shell {
     WorkerStart start;
     start.layout = launch.layout;
     start.placement = launch.placement;
-    start.incarnation = incarnation_ = lease_.begin_incarnation(options_.least_incarnation);
+    start.incarnation = incarnation_ = lease_.begin_incarnation(options_.least_incarnation, &patient_);
     server_.begin_incarnation(incarnation_);
     keepers_.clear();
     ranks_.clear();
@@ -264,8 +284,8 @@ class Shell {
     start.again = std::exchange(started_, true);
     if (launch.layout == measured_layout_) start.gemm_flops_per_s = gemm_flops_per_s_;
     measured_layout_ = launch.layout;
-    start.scratch = join_path(env_.real_path(options_.out), fmt::format("{}{}", kScratch, incarnation_));
-    env_.make_directories(start.scratch);
+    start.scratch = join_path(patient_.real_path(options_.out), fmt::format("{}{}", kScratch, incarnation_));
+    patient_.make_directories(start.scratch);
     tell_launcher_said();
     present_ = Launcher{.child = start_child(options_.command(start)), .output = nullptr, .scratch = start.scratch};
     const int output = present_->child->take_output();
@@ -293,7 +313,8 @@ class Shell {
     incident.incarnation = incarnation_;
     incident.wall_time = env_.wall_time();
     if (!failed_incarnation_) failed_incarnation_ = incarnation_;
-    append_incident(env_, options_.out, to_json(incident));
+    lines_.push_back(to_json(incident).dump());
+    write_lines();
     tell_in_rank_logs(incident);
   }
   // Who was killed wrote nothing. Rank 0's log has all of it.
@@ -316,7 +337,22 @@ class Shell {
     recovery.incarnation = incarnation_;
     recovery.of_incarnation = std::exchange(failed_incarnation_, std::nullopt).value_or(incarnation_ - 1);
     recovery.wall_time = env_.wall_time();
-    append_incident(env_, options_.out, to_json(recovery));
+    lines_.push_back(to_json(recovery).dump());
+    write_lines();
+  }
+  // In their order; those that cannot be written now are tried again with each renewal.
+  void write_lines() {
+    try {
+      for (; !lines_.empty(); lines_.pop_front()) {
+        append_incident(env_, options_.out, parse_json(lines_.front(), "an incident").or_throw());
+      }
+    } catch (const Error& error) {
+      if (!std::exchange(told_lines_, true)) {
+        log_.warning("supervisor: {}; what happened is written down once that is possible", error.what());
+      }
+      return;
+    }
+    told_lines_ = false;
   }
   void act(const Say& say) {
     say.warning ? log_.warning("supervisor: {}", say.text) : log_.info("supervisor: {}", say.text);
@@ -342,6 +378,7 @@ class Shell {
   Decider& decider_;
   const ShellOptions& options_;
   const std::string secret_;
+  PatientEnv patient_;  // for what a start needs: nobody has to be heard meanwhile
   ControlServer server_;
   std::string hosts_text_;
   std::int64_t incarnation_ = 0;
@@ -361,6 +398,9 @@ class Shell {
   double stopped_s_ = 0;      // that has not been told yet
   double not_counted_s_ = 0;  // of all stops
   Seconds renewed_;
+  bool away_ = false;              // the run directory is
+  std::deque<std::string> lines_;  // of incidents.jsonl, that are not there yet
+  bool told_lines_ = false;
   Seconds looked_;  // at files
   std::optional<Finish> finish_;
 };

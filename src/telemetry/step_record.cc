@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/patient_env.h"
 #include "base/units.h"
 
 namespace trireme::telemetry {
@@ -148,9 +149,41 @@ std::vector<StepRecord> read_steps(Env& env, const std::string& path) {
   return steps;
 }
 
-MetricsWriter::MetricsWriter(Env& env, const std::string& path) : file_(env.append_file(path)) {}
-void MetricsWriter::write(const StepRecord& record) { file_->write_text(to_json(record).dump() + "\n"); }
+MetricsWriter::MetricsWriter(Env& env, Log& log, const std::string& path)
+    : env_(env), log_(log), file_(env.append_file(path)) {}
+
+bool MetricsWriter::put() {
+  try {
+    file_->write_text(kept_);
+  } catch (const FileError& error) {
+    kept_.erase(0, error.put());
+    const Seconds now = env_.now();
+    if (error.trouble() == FileTrouble::kOther) throw;
+    if (!full_since_) {
+      full_since_ = now;
+      log_.warning("{}: the run goes on meanwhile, for at most {}", error.what(), format_seconds(kDiskPatience));
+    }
+    if (now.count - full_since_->count >= kDiskPatience.count) throw;
+    return false;
+  }
+  kept_.clear();
+  if (full_since_) log_.info("the metrics are written again");
+  full_since_.reset();
+  return true;
+}
+
+void MetricsWriter::write(const StepRecord& record) {
+  kept_ += to_json(record).dump() + "\n";
+  put();
+}
+
+void MetricsWriter::flush() {
+  constexpr Seconds kBetweenTries{0.05};
+  while (!kept_.empty() && !put()) env_.sleep(kBetweenTries);
+}
+
 void MetricsWriter::close() {
+  flush();
   file_->sync();
   file_->close();
 }

@@ -10,6 +10,7 @@
 
 #include "base/env.h"
 #include "base/json.h"
+#include "base/log.h"
 
 namespace trireme::telemetry {
 
@@ -60,15 +61,26 @@ EarlierMetrics rewind_metrics(Env& env, const std::string& path, std::int64_t st
 // The file's whole lines, up to one that is torn; none where there is no file. Changes nothing.
 std::vector<StepRecord> read_steps(Env& env, const std::string& path);
 
-// Appends lines; each is handed to the system whole, so a killed run leaves whole lines.
+// Appends lines; each is handed to the system whole, so a killed run leaves whole lines. While the disk is full they
+// are kept, so that the run goes on, and written once there is room: what of a line is in the file stays.
 class MetricsWriter {
  public:
-  MetricsWriter(Env& env, const std::string& path);
+  // env: one that does not wait. References outlive it.
+  MetricsWriter(Env& env, Log& log, const std::string& path);
+  // Error once there has been no room for kDiskPatience.
   void write(const StepRecord& record);
+  // All lines are in the file when it returns; waits for room as long.
+  void flush();
   void close();
 
  private:
+  bool put();  // true: nothing is kept
+
+  Env& env_;
+  Log& log_;
   std::unique_ptr<Writer> file_;
+  std::string kept_;
+  std::optional<Seconds> full_since_;
 };
 
 }  // namespace trireme::telemetry

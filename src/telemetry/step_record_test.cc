@@ -60,12 +60,76 @@ TEST(StepRecord, ALineThatLacksANumberIsRefusedByName) {
 
 TEST(MetricsWriter, WritesALineAStep) {
   FakeEnv env;
-  MetricsWriter writer(env, "metrics.jsonl");
+  MemoryLog log;
+  MetricsWriter writer(env, log, "metrics.jsonl");
   writer.write(example());
   writer.write(example());
   writer.close();
   const std::string text = env.read_file("metrics.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+class FullDisk : public testing::Test {
+ protected:
+  void leave(std::int64_t bytes) {
+    constexpr std::int64_t kLarge = std::int64_t{1} << 40;
+    env_.limit_bytes(kLarge);
+    env_.limit_bytes(kLarge - env_.free_space(".").count + bytes);
+  }
+  void write(std::int64_t step) {
+    StepRecord record = example();
+    record.step = step;
+    writer_.write(record);
+  }
+  std::vector<std::int64_t> steps() {
+    std::vector<std::int64_t> found;
+    for (const StepRecord& record : read_steps(env_, "metrics.jsonl")) found.push_back(record.step);
+    return found;
+  }
+
+  FakeEnv env_;
+  MemoryLog log_;
+  MetricsWriter writer_{env_, log_, "metrics.jsonl"};
+};
+
+TEST_F(FullDisk, LinesAreKeptAndFollowThePartThatIsThere) {
+  write(1);
+  leave(100);
+  write(2);
+  write(3);
+  EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
+  leave(50);
+  write(4);
+  env_.limit_bytes(-1);
+  write(5);
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
+  const std::string text = env_.read_file("metrics.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
+  ASSERT_EQ(log_.lines().size(), 2U);  // once that they are kept, once that they are written
+  EXPECT_NE(log_.lines().front().second.find("No space left on device"), std::string::npos);
+}
+
+TEST_F(FullDisk, ThatStaysSoEndsTheRun) {
+  leave(100);
+  write(1);
+  env_.advance(Seconds{29});
+  EXPECT_NO_THROW(write(2));
+  env_.advance(Seconds{2});
+  try {
+    write(3);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kStorage);
+  }
+}
+
+TEST_F(FullDisk, TheEndWaitsForRoom) {
+  leave(100);
+  write(1);
+  EXPECT_THROW(writer_.close(), Error);
+  env_.limit_bytes(-1);
+  writer_.close();
+  EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
 }
 
 TEST(ReadSteps, EndsAtATornLine) {

@@ -259,7 +259,7 @@ class Simulation {
     }
     for (const std::int64_t step : removed) certain_.erase(step);
     std::vector<std::int64_t> told;
-    if (!done([&] { told = store_->retain(kRetention); })) return violated("retain failed without a reason");
+    if (!done([&] { told = store_->retain(kRetention).steps; })) return violated("retain failed without a reason");
     if (told != removed) violated("retain removed others than it had to");
     for (const std::int64_t step : removed) {
       visible_.erase(step);

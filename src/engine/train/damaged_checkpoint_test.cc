@@ -285,13 +285,6 @@ std::vector<Misfortune> misfortunes() {
          env.make_directories(manifest);
        },
        "files: open " + manifest + ": "},
-      {"directory empty",
-       [=](FakeEnv& env) {
-         for (const std::string& file : env.list_directory(checkpoint_path(4))) {
-           env.remove_file(join_path(checkpoint_path(4), file));
-         }
-       },
-       manifest + ": missing: without it the checkpoint is not complete"},
   };
 }
 
@@ -355,19 +348,49 @@ TEST_F(DamagedCheckpoint, ACheckpointOfAnotherModelIsRefused) {
                        HasSubstr("the model.config that it was trained with")));
 }
 
-TEST_F(DamagedCheckpoint, AFileInACheckpointsPlaceIsNamedAndStays) {
+TEST_F(DamagedCheckpoint, WhatStandsInACheckpointsPlaceIsNamedAndStays) {
+  for (const char* name : {"", "export.bin"}) {
+    SmallRun run(whole_);
+    remove_tree(run, checkpoint_path(4));
+    const std::string file = *name == '\0' ? checkpoint_path(4) : join_path(checkpoint_path(4), name);
+    run.env().put_file(file, "somebody's");
+    const SmallRun::Outcome outcome = run.run(kTwoReplicas);
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.first_step, 3);
+    EXPECT_EQ(run.curve(), curve_);
+    const std::string left = checkpoint_path(4) + ".left";
+    EXPECT_THAT(run.logged(), HasSubstr("warning: " + left + " holds what is not this run's to remove, and stays"));
+    EXPECT_EQ(run.env().content(*name == '\0' ? left : join_path(left, name)), "somebody's");
+    for (const int step : {2, 4}) EXPECT_THAT(checkpoint::damages_of(run.env(), checkpoint_path(step)), IsEmpty());
+  }
+}
+
+// Renamed, or copied: the run does not go on from another step than it says.
+TEST_F(DamagedCheckpoint, OneOfAnotherStepThanItsNameIsPassedOver) {
   SmallRun run(whole_);
-  remove_tree(run, checkpoint_path(4));
-  run.env().put_file(checkpoint_path(4), "no directory");
+  const std::string copy = checkpoint_path(50);
+  for (const std::string& name : run.env().list_directory(checkpoint_path(2))) {
+    run.env().put_file(join_path(copy, name), run.env().content(join_path(checkpoint_path(2), name)));
+  }
   const SmallRun::Outcome outcome = run.run(kTwoReplicas);
-  EXPECT_EQ(outcome.code, ExitCode::kStorage);
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr(checkpoint_path(4)),
-                                   HasSubstr("is a file, where the checkpoint's directory belongs; move it away")));
-  EXPECT_EQ(run.env().content(checkpoint_path(4)), "no directory");
-  EXPECT_THAT(checkpoint::damages_of(run.env(), checkpoint_path(2)), IsEmpty());
-  run.env().remove_file(checkpoint_path(4));
-  EXPECT_EQ(run.run(kTwoReplicas).error, "");
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_THAT(run.logged(),
+              AllOf(HasSubstr("warning: " + copy + " is damaged and passed over: " + copy +
+                              ": holds the checkpoint of step 2, and its name says step 50"),
+                    HasSubstr("goes on from step 4 of " + checkpoint_path(4)), HasSubstr(copy + ".aside")));
   EXPECT_EQ(run.curve(), curve_);
+}
+
+// A directory that somebody has made where no save was ever completed.
+TEST_F(DamagedCheckpoint, AForeignDirectoryDoesNotKeepARunFromItsBeginning) {
+  for (const char* name : {"step-00000099/", "step-00000099/part-00000.safetensors", "step-xyz/manifest.json"}) {
+    SmallRun run;
+    run.env().put_file(unsaved_mark_of("out"), "");
+    const std::string path = join_path(checkpoints_of("out"), name);
+    path.back() == '/' ? run.env().make_directories(path) : run.env().put_file(path, "somebody's");
+    EXPECT_EQ(run.run(kTwoReplicas).error, "") << name;
+    EXPECT_EQ(run.curve(), curve_);
+  }
 }
 
 TEST_F(DamagedCheckpoint, ARunWhoseCheckpointsAreGoneDoesNotBeginAnew) {

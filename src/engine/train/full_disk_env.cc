@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/forwarding_env.h"
 
 namespace trireme::train {
 namespace {
@@ -41,46 +42,18 @@ class FullDiskWriter : public Writer {
   const Full& full_;
 };
 
-class FullDiskEnv : public Env {
+class FullDiskEnv : public ForwardingEnv {
  public:
-  FullDiskEnv(Env& inner, Full full) : inner_(inner), full_(std::move(full)) {}
+  FullDiskEnv(Env& inner, Full full) : ForwardingEnv(inner), full_(std::move(full)) {}
 
   std::unique_ptr<Writer> create_file(const std::string& path) override {
-    return std::make_unique<FullDiskWriter>(inner_.create_file(path), path, full_);
+    return std::make_unique<FullDiskWriter>(ForwardingEnv::create_file(path), path, full_);
   }
   std::unique_ptr<Writer> append_file(const std::string& path) override {
-    return std::make_unique<FullDiskWriter>(inner_.append_file(path), path, full_);
+    return std::make_unique<FullDiskWriter>(ForwardingEnv::append_file(path), path, full_);
   }
 
-  Seconds now() override { return inner_.now(); }
-  std::string wall_time() override { return inner_.wall_time(); }
-  void sleep(Seconds duration) override { inner_.sleep(duration); }
-  bool exists(const std::string& path) override { return inner_.exists(path); }
-  bool is_directory(const std::string& path) override { return inner_.is_directory(path); }
-  std::string real_path(const std::string& path) override { return inner_.real_path(path); }
-  std::int64_t file_size(const std::string& path) override { return inner_.file_size(path); }
-  std::string read_file(const std::string& path) override { return inner_.read_file(path); }
-  std::unique_ptr<MappedFile> map_file(const std::string& path) override { return inner_.map_file(path); }
-  std::unique_ptr<RandomReader> open_reader(const std::string& path) override { return inner_.open_reader(path); }
-  void make_directories(const std::string& path) override { inner_.make_directories(path); }
-  void rename(const std::string& from, const std::string& to) override { inner_.rename(from, to); }
-  void remove_file(const std::string& path) override { inner_.remove_file(path); }
-  void remove_directory(const std::string& path) override { inner_.remove_directory(path); }
-  void sync_directory(const std::string& path) override { inner_.sync_directory(path); }
-  std::vector<std::string> list_directory(const std::string& path) override { return inner_.list_directory(path); }
-  Bytes free_space(const std::string& path) override { return inner_.free_space(path); }
-  std::unique_ptr<FileLock> try_lock(const std::string& path) override { return inner_.try_lock(path); }
-  ResidentMemory resident_memory() override { return inner_.resident_memory(); }
-  Bytes available_memory() override { return inner_.available_memory(); }
-  bool process_is_alive(std::int64_t id) override { return inner_.process_is_alive(id); }
-  std::string boot_id() override { return inner_.boot_id(); }
-  std::int64_t process_id() override { return inner_.process_id(); }
-  int core_count() override { return inner_.core_count(); }
-  std::string host_name() override { return inner_.host_name(); }
-  bool stderr_is_terminal() override { return inner_.stderr_is_terminal(); }
-
  private:
-  Env& inner_;
   const Full full_;
 };
 

@@ -1,5 +1,7 @@
 // A disk that is full, or gets full: before the run, before a save, while one is written.
 
+#include <atomic>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,24 +24,34 @@ class FillingEnv : public FakeEnv {
  public:
   Bytes free_space(const std::string& path) override {
     const Bytes left = FakeEnv::free_space(path);
-    if (std::exchange(denies_, false)) return Bytes{0};
+    if (denies_) return Bytes{0};
     if (const std::int64_t bytes = std::exchange(leave_, -1); bytes >= 0) leave_room(bytes);
     return left;
   }
   // After the next answer there is room for `bytes`.
   void fill_after_answer(std::int64_t bytes) { leave_ = bytes; }
-  // The next answer is that there is no room.
+  // The answer is that there is no room, until it is emptied.
   void deny() { denies_ = true; }
   void leave_room(std::int64_t bytes) {
     constexpr std::int64_t kLarge = std::int64_t{1} << 40;
     limit_bytes(kLarge);
     limit_bytes(kLarge - FakeEnv::free_space(".").count + bytes);
   }
-  void empty() { limit_bytes(-1); }
+  void empty() {
+    denies_ = false;
+    limit_bytes(-1);
+  }
+  // After so many sleeps of anybody: waits sleep.
+  void empty_after(int sleeps) { sleeps_ = sleeps; }
+  void sleep(Seconds duration) override {
+    FakeEnv::sleep(duration);
+    if (sleeps_ > 0 && --sleeps_ == 0) empty();
+  }
 
  private:
   std::int64_t leave_ = -1;
-  bool denies_ = false;
+  std::atomic<bool> denies_ = false;
+  std::atomic<int> sleeps_ = 0;
 };
 
 class FullDisk : public ::testing::Test {
@@ -188,6 +200,46 @@ TEST_F(FullDisk, BeforeTheSaveOfAStopKeepsTheOneBefore) {
   expect_to_go_on_from(2);
 }
 
+TEST_F(FullDisk, ForAMomentWhileACheckpointIsWrittenIsWaitedFor) {
+  for (const std::int64_t bytes : {0, 2000, 20000}) {
+    SmallRun run(std::unique_ptr<FakeEnv>(env_ = new FillingEnv));
+    const SmallRun::Outcome outcome = run.run(kTwoReplicas, [&](std::int64_t step) {
+      if (step == 2) env_->fill_after_answer(bytes);
+      if (step == 2) env_->empty_after(100);
+      return false;
+    });
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(run.curve(), curve_);
+    EXPECT_THAT(run.logged(), AllOf(HasSubstr("No space left on device"), HasSubstr("passed")));
+    for (const int saved : {2, 4}) EXPECT_THAT(checkpoint::damages_of(*env_, checkpoint_path(saved)), IsEmpty());
+  }
+}
+
+TEST_F(FullDisk, ForAMomentBeforeTheLastSaveIsWaitedFor) {
+  const SmallRun::Outcome outcome = run_.run(kTwoReplicas, [&](std::int64_t step) {
+    if (step == 3) env_->deny();
+    if (step == 3) env_->empty_after(100);
+    return false;
+  });
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(run_.curve(), curve_);
+  EXPECT_THAT(run_.logged(), HasSubstr("it is waited for room"));
+}
+
+TEST_F(FullDisk, ForAMomentWhileMetricsAreWrittenTearsNoLine) {
+  for (const std::int64_t bytes : {0, 10, 300}) {
+    SmallRun run(std::unique_ptr<FakeEnv>(env_ = new FillingEnv));
+    const SmallRun::Outcome outcome = run.run(kTwoReplicas, [&](std::int64_t step) {
+      if (step == 1) env_->leave_room(bytes);
+      if (step == 1) env_->empty_after(100);
+      return false;
+    });
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(run.curve(), curve_);
+    EXPECT_THAT(run.logged(), HasSubstr("the run goes on meanwhile"));
+  }
+}
+
 // The metrics too need room.
 TEST_F(FullDisk, WithoutRoomForALineOfMetricsEndsTheRunAndLosesNothing) {
   run_to_step_2();
@@ -196,7 +248,7 @@ TEST_F(FullDisk, WithoutRoomForALineOfMetricsEndsTheRunAndLosesNothing) {
     return false;
   });
   EXPECT_EQ(outcome.code, ExitCode::kStorage);
-  EXPECT_THAT(outcome.error, HasSubstr("files: write out/metrics.jsonl: No space left on device"));
+  EXPECT_THAT(run_.logged(), HasSubstr("files: write out/metrics.jsonl: No space left on device"));
   env_->empty();
   EXPECT_THAT(checkpoint::damages_of(*env_, checkpoint_path(2)), IsEmpty());
   expect_to_go_on_from(2);

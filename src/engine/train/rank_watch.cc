@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/exception_code.h"
+#include "base/limit_failure.h"
 #include "telemetry/rank_log.h"
 
 namespace trireme::train {
@@ -15,7 +16,8 @@ bool bears_loss(const plan::Layout& layout, int rank) { return plan::coordinates
 }  // namespace
 
 void tell_failure(Reporter& reporter, int rank, const std::exception& error) {
-  std::string message = error.what();
+  const std::string limit = limit_failure(error);
+  std::string message = limit.empty() ? error.what() : limit;
   const auto* known = dynamic_cast<const Error*>(&error);
   if (known != nullptr && !known->hint().empty()) message += "; " + known->hint();
   reporter.send(telemetry::Alive{.ranks = {reporter.rank(rank).progress()}});  // where it failed, not where it was last
@@ -23,15 +25,15 @@ void tell_failure(Reporter& reporter, int rank, const std::exception& error) {
   reporter.flush();  // what comes next may end the process
 }
 
-RankWatch::RankWatch(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks, int rank)
-    : env_(env),
+RankWatch::RankWatch(Env& env, Env& at_once, Log& log, const ResolvedRun& run, const TrainHooks& hooks, int rank)
+    : at_once_(at_once),
       log_(log),
       run_(run),
       reporter_(*hooks.reporter),
       incarnation_(hooks.incarnation),
       rank_(rank),
       own_(reporter_.rank(rank)),
-      file_(env),
+      file_(at_once),
       both_(make_log_of({&log, &file_})),
       faults_(env, *both_, hooks.faults,
               {.rank = rank,
@@ -42,7 +44,7 @@ RankWatch::RankWatch(Env& env, Log& log, const ResolvedRun& run, const TrainHook
 void RankWatch::open_log() {
   const std::string path = telemetry::rank_log_of(run_.config.out, rank_);
   try {
-    env_.make_directories(directory_name(path));
+    at_once_.make_directories(directory_name(path));
     file_.open(path);
     file_.info("rank {} of {} on {}, process {}{}", rank_, run_.config.layout.world(), env_.host_name(),
                env_.process_id(), incarnation_ ? fmt::format(", incarnation {}", *incarnation_) : "");

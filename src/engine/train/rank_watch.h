@@ -17,8 +17,8 @@ void tell_failure(Reporter& reporter, int rank, const std::exception& error);
 
 class RankWatch {
  public:
-  // References outlive it. hooks.reporter must be there.
-  RankWatch(Env& env, Log& log, const ResolvedRun& run, const TrainHooks& hooks, int rank);
+  // References outlive it. hooks.reporter must be there. env: for saves; at_once: for the log, which waits for nothing.
+  RankWatch(Env& env, Env& at_once, Log& log, const ResolvedRun& run, const TrainHooks& hooks, int rank);
 
   // Standard error, or what the run has in its place, and the rank's file.
   Log& log() { return *both_; }
@@ -54,7 +54,7 @@ class RankWatch {
   void failed(const std::exception& error);
 
  private:
-  Env& env_;
+  Env& at_once_;
   Log& log_;
   const ResolvedRun& run_;
   Reporter& reporter_;

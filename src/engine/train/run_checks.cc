@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/memory_limits.h"
 #include "checkpoint/model_weights.h"
 #include "engine/data/token_format.h"
 #include "engine/data/tokenize.h"
@@ -120,6 +121,16 @@ void check_config_of_weights(Env& env, const std::string& path, const model::Con
                       .nearest = fmt::format("--model.config {}", own)});
 }
 
+// Of these ranks together, at their peaks.
+Bytes needed_by(const ResolvedRun& run, const std::vector<int>& ranks) {
+  Bytes needed;
+  for (int rank : ranks) {
+    needed +=
+        plan::predict_memory(run.plan.table, run.config.layout, run.config.batch, run.plan.inputs, rank).peak_sum();
+  }
+  return needed;
+}
+
 }  // namespace
 
 data::Sampler open_training(Env& env, const ResolvedRun& run) {
@@ -183,12 +194,23 @@ std::vector<int> all_ranks(const plan::Layout& layout) {
   return all;
 }
 
+void check_address_space(Env& env, const ResolvedRun& run, const std::vector<int>& ranks) {
+  const Bytes left = left_by_process_limits(env);
+  constexpr int kOwn = 3;  // that commit, report and measure
+  constexpr Bytes kHeap{std::int64_t{8} << 20};
+  const std::int64_t threads = std::ssize(ranks) * (run.plan.inputs.threads + 1) - 1 + kOwn;  // one a rank that saves
+  const Bytes needed = needed_by(run, ranks) + kHeap + Bytes{threads * thread_stack().count};
+  if (needed <= left) return;
+  throw Error(Failure{.option = "limit on address space or data (ulimit -v, -d)",
+                      .value = fmt::format("{} left", format_bytes(left)),
+                      .rule = fmt::format("the ranks of this process need {}, with {} threads of {} each",
+                                          format_bytes(needed), threads, format_bytes(thread_stack())),
+                      .nearest = "raise the limit, or lower that on stacks (ulimit -s)",
+                      .code = ExitCode::kDoesNotFit});
+}
+
 void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks) {
-  Bytes needed;
-  for (int rank : ranks) {
-    needed +=
-        plan::predict_memory(run.plan.table, run.config.layout, run.config.batch, run.plan.inputs, rank).peak_sum();
-  }
+  const Bytes needed = needed_by(run, ranks);
   const Bytes available = env.available_memory();
   if (needed <= available) return;
   throw Error(

@@ -30,5 +30,7 @@ void check_room(Env& env, const ResolvedRun& run);
 void check_memory(Env& env, const ResolvedRun& run, const std::vector<int>& ranks);
 // Of a layout whose ranks are all here.
 std::vector<int> all_ranks(const plan::Layout& layout);
+// Of the process that has these ranks, whose libraries end it where they find no room for a thread.
+void check_address_space(Env& env, const ResolvedRun& run, const std::vector<int>& ranks);
 
 }  // namespace trireme::train

@@ -13,6 +13,8 @@
 namespace trireme::train {
 namespace {
 
+std::string model_of(const std::string& out) { return join_path(out, "model"); }
+
 Error refused(std::string option, std::string value, std::string rule, std::string nearest = "") {
   return Error(Failure{
       .option = std::move(option), .value = std::move(value), .rule = std::move(rule), .nearest = std::move(nearest)});
@@ -21,14 +23,14 @@ Error refused(std::string option, std::string value, std::string rule, std::stri
 // Files that a run writes beside its checkpoints.
 std::vector<std::string> run_files(Env& env, const std::string& out) {
   std::vector<std::string> files{join_path(out, "run.toml"), metrics_of(out)};
-  const std::string model = join_path(out, "model");
-  if (env.exists(model) && env.is_directory(model)) {
+  const std::string model = model_of(out);
+  if (env.is_directory(model)) {
     for (const std::string& name : env.list_directory(model)) {
       const bool ours = name == "config.json" || name.find(".safetensors") != std::string::npos;
       if (ours) files.push_back(join_path(model, name));
     }
   }
-  std::erase_if(files, [&](const std::string& file) { return !env.exists(file); });
+  std::erase_if(files, [&](const std::string& file) { return env.kind_of(file) == EntryKind::kNone; });
   return files;
 }
 
@@ -38,6 +40,35 @@ void remove_model_files(Env& env, const std::string& model) {
     const std::string path = join_path(model, name);
     if (checkpoint::is_carried(name) && !env.is_directory(path)) env.remove_file(path);
   }
+}
+
+// A link to an empty directory is where the user wants the model. In any other there are files that are not this run's
+// to replace, or that an earlier end of it has written: they stay, and the run has a directory of its own.
+void unlink_model(Env& env, Log& log, const std::string& out) {
+  const std::string model = model_of(out);
+  if (env.kind_of(model) != EntryKind::kLink) return;
+  if (env.is_directory(model) && env.list_directory(model).empty()) return;
+  env.remove_file(model);
+  log.warning("{} was a link to what is not an empty directory: the link is removed, what it named stays as it is",
+              model);
+}
+
+void remove_run_files(Env& env, const std::string& out) {
+  for (const std::string& file : run_files(env, out)) {
+    if (env.kind_of(file) != EntryKind::kDirectory) env.remove_file(file);
+  }
+}
+
+// The newest first. Shards without a manifest, where no save was ever completed, are not this run's.
+std::vector<std::string> checkpoints_in(Env& env, const std::string& out) {
+  const checkpoint::Store store(env, checkpoints_of(out));
+  std::vector<std::string> paths;
+  for (const std::int64_t step : store.steps()) paths.insert(paths.begin(), store.path_of(step));
+  const auto has_manifest = [&](const std::string& path) {
+    return env.exists(join_path(path, checkpoint::kManifestFile));
+  };
+  if (env.exists(unsaved_mark_of(out)) && std::ranges::none_of(paths, has_manifest)) paths.clear();
+  return paths;
 }
 
 void check_kinds(Env& env, const RunConfig& config) {
@@ -56,7 +87,7 @@ void check_kinds(Env& env, const RunConfig& config) {
 // A run begins anew: in an empty place, or where overwriting was asked for.
 void check_empty(Env& env, const RunConfig& config) {
   if (config.overwrite || !env.exists(config.out)) return;
-  if (!checkpoint::Store(env, checkpoints_of(config.out)).steps().empty()) {
+  if (!checkpoints_in(env, config.out).empty()) {
     throw refused("out.directory", config.out, "holds checkpoints of another run", "another --out, or --overwrite");
   }
   if (env.exists(unsaved_mark_of(config.out))) return;
@@ -105,10 +136,7 @@ RunStart find_start(Env& env, const RunConfig& config) {
   check_kinds(env, config);
   if (!config.resume.empty()) return start_as_asked(env, config);
   RunStart start;
-  if (!config.overwrite) {
-    const checkpoint::Store store(env, checkpoints_of(config.out));
-    for (std::int64_t step : store.steps()) start.checkpoints.insert(start.checkpoints.begin(), store.path_of(step));
-  }
+  if (!config.overwrite) start.checkpoints = checkpoints_in(env, config.out);
   start.continues = !start.checkpoints.empty();
   if (!start.continues) {
     check_empty(env, config);
@@ -153,8 +181,16 @@ std::int64_t DirectoryClaim::incarnation_above(std::int64_t least) {
 
 void DirectoryClaim::keep() {
   if (env_.now().count - kept_.count < checkpoint::kRenewEvery_s) return;
-  lease_ != nullptr ? lease_->renew() : checkpoint::check_incarnation(env_, out_, incarnation_);
   kept_ = env_.now();
+  if (lease_ != nullptr) return lease_->renew();
+  if (checkpoint::incarnation_is(env_, out_, incarnation_)) {
+    away_since_.reset();
+    return;
+  }
+  if (!away_since_) away_since_ = kept_;
+  if (kept_.count - away_since_->count >= checkpoint::kLeaseAway_s) {
+    throw checkpoint::incarnation_unknown(out_, incarnation_);
+  }
 }
 
 void check_shared(Env& env, const std::string& out, const std::vector<std::string>& hosts, Control& control) {
@@ -172,18 +208,48 @@ void check_shared(Env& env, const std::string& out, const std::vector<std::strin
                 "a directory on a file system that all hosts share, or checkpoint.interval none");
 }
 
-void prepare_directory(Env& env, const ResolvedRun& run, const RunStart& start) {
-  const RunConfig& config = run.config;
-  env.make_directories(join_path(config.out, "model"));
-  if (!config.trace.empty()) env.make_directories(directory_name(config.trace));
-  checkpoint::Store store(env, checkpoints_of(config.out));
-  if (start.continues) {
-    store.remove_partial();
-  } else {
-    store.remove_all();
-    for (const std::string& file : run_files(env, config.out)) env.remove_file(file);
-    if (config.overwrite) remove_model_files(env, join_path(config.out, "model"));
+namespace {
+
+// Without consent nothing is removed that is not known as a killed save's.
+checkpoint::Removal begin_anew(checkpoint::Store& store, const RunConfig& config) {
+  if (config.overwrite) return store.remove_all();
+  checkpoint::Removal removal = store.remove_partial();
+  for (std::string& name : store.set_aside_after(-1)) removal.left.push_back(std::move(name));
+  return removal;
+}
+
+}  // namespace
+
+checkpoint::Store store_of(Env& env, const RunConfig& config, std::int64_t incarnation) {
+  checkpoint::Store store(env, checkpoints_of(config.out), incarnation);
+  store.share_with_others([out = config.out](const checkpoint::Manifest& manifest) {
+    const Json* section = manifest.run.find("out");
+    const Json* directory = section == nullptr ? nullptr : section->find("directory");
+    return directory != nullptr && *directory == Json(out);
+  });
+  return store;
+}
+
+void tell_left(Log& log, const std::string& directory, const checkpoint::Removal& removal) {
+  for (const std::string& name : removal.left) {
+    log.warning("{} holds what is not this run's to remove, and stays", join_path(directory, name));
   }
+}
+
+void prepare_directory(Env& env, Log& log, const ResolvedRun& run, const RunStart& start) {
+  const RunConfig& config = run.config;
+  unlink_model(env, log, config.out);
+  env.make_directories(model_of(config.out));
+  if (!config.trace.empty()) env.make_directories(directory_name(config.trace));
+  checkpoint::Store store = store_of(env, config);
+  try {
+    tell_left(log, store.directory(), start.continues ? store.remove_partial() : begin_anew(store, config));
+  } catch (const Error& error) {
+    if (!start.continues) throw;
+    log.warning("what a killed save left stays: {}", error.what());
+  }
+  if (!start.continues) remove_run_files(env, config.out);
+  if (!start.continues && config.overwrite) remove_model_files(env, model_of(config.out));
   const std::string mark = unsaved_mark_of(config.out);
   if (start.continues && env.exists(mark)) env.remove_file(mark);
   if (!start.continues) env.write_file_atomically(mark, "");

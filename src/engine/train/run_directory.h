@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/env.h"
+#include "base/log.h"
 #include "checkpoint/lease.h"
+#include "checkpoint/store.h"
 #include "engine/train/control.h"
 #include "engine/train/trainer.h"
 
@@ -48,7 +50,8 @@ class DirectoryClaim {
   // Of this start. Where the claim holds the lease, it is above `least`: what the checkpoint and the metrics had.
   std::int64_t incarnation_above(std::int64_t least);
   // Between steps. Once in kRenewEvery it renews the lease or, of a supervised run, looks whether the incarnation is
-  // still the run's: an Error ends a start that another has replaced.
+  // still the run's: an Error ends a start that another has replaced, or whose directory is away for longer than
+  // kLeaseAway.
   void keep();
 
  private:
@@ -57,12 +60,18 @@ class DirectoryClaim {
   std::unique_ptr<checkpoint::Lease> lease_;  // null: the supervisor holds it
   std::int64_t incarnation_;
   Seconds kept_;
+  std::optional<Seconds> away_since_;
 };
 // All ranks, together; hosts: theirs. That every host sees the leader's directory: Error names those that do not. Ranks
 // of one host are not asked.
 void check_shared(Env& env, const std::string& out, const std::vector<std::string>& hosts, Control& control);
-// Once the run has its state: removes what a run that begins anew replaces, writes the resolved run.toml, and the
-// model's config.json where that names it.
-void prepare_directory(Env& env, const ResolvedRun& run, const RunStart& start);
+// The run's checkpoints, as which `incarnation` writes there. Of a directory that is a link it removes those alone that
+// were saved under this out.directory.
+checkpoint::Store store_of(Env& env, const RunConfig& config, std::int64_t incarnation = 0);
+// Once the run has its state: removes what a run that begins anew replaces, writes the resolved run.toml, and
+// the model's config.json where that names it. No link of the directory is followed by a removal.
+void prepare_directory(Env& env, Log& log, const ResolvedRun& run, const RunStart& start);
+// What a removal had to leave, and under which names.
+void tell_left(Log& log, const std::string& directory, const checkpoint::Removal& removal);
 
 }  // namespace trireme::train

@@ -31,7 +31,7 @@ bool validation_due(const RunConfig& config, std::int64_t step) {
 void make_saver(std::optional<RunSaver>& saver, const RankRun& own, const SaveFacts* facts, SaveSchedule* schedule,
                 std::int64_t incarnation = 0) {
   if (!saves(own.run.config)) return;
-  checkpoint::Store store(own.watch.save_env(), checkpoints_of(own.run.config.out), own.control.decide(incarnation));
+  checkpoint::Store store = store_of(own.watch.save_env(), own.run.config, own.control.decide(incarnation));
   saver.emplace(own.watch.save_env(), own.watch.log(), std::move(store), own.rank.rank().plan(),
                 own.rank.rank().device(), own.control, facts, schedule, own.watch.written());
 }
@@ -83,7 +83,7 @@ class Leader {
                   leader.claim.incarnation_above(std::max(earlier_.incarnation, leader.from.progress.incarnation))),
         facts_(progress_.facts(data_identity(leader.tokens))),
         schedule_(progress_.policy(), progress_.first_step()),
-        metrics_(own.env, metrics_of(config_.out)),
+        metrics_(own.at_once, own.watch.log(), metrics_of(config_.out)),
         peak_(outcome_.gemm_flops_per_s, own.env.now()) {
     facts_.model_files = model_files_of(own, leader.from.path);
     if (const std::string refused = checkpoint::refused_elsewhere(own.run.plan.table.config); !refused.empty()) {
@@ -126,6 +126,7 @@ class Leader {
   }
 
   void save(std::int64_t step, const char* reason) {
+    metrics_.flush();  // none is older than the checkpoint
     say(kSave);
     checkpoint::Progress progress = progress_.at(step);
     const optim::LossScale scale = own_.rank.loss_scale();  // none, whatever the checkpoint had that this began from
@@ -188,7 +189,7 @@ class Leader {
     if (done == saver_->saved_step()) return;
     say(kWait);  // whatever comes of this one, the one before is there
     saver_->wait();
-    if (!saver_->has_room()) {
+    if (!saver_->wait_for_room()) {
       throw Error(ExitCode::kStorage, "checkpoint", fmt::format("save step {}", done), "there is no room for it",
                   fmt::format("free {} on the disk of {}", format_bytes(saver_->bytes()), config_.out));
     }
@@ -299,12 +300,17 @@ class Leader {
 // removes what an earlier start was killed before removing; it may be that nothing is saved any more.
 void tidy_checkpoints(const RankRun& own, std::int64_t step) {
   const RunConfig& config = own.run.config;
-  checkpoint::Store store(own.env, checkpoints_of(config.out));
+  checkpoint::Store store = store_of(own.env, config);
   for (const std::string& name : store.set_aside_after(step)) {
     own.watch.log().warning("a checkpoint beyond step {} is kept aside as {}", step,
                             join_path(store.directory(), name));
   }
-  if (saves(config)) store.retain(config.retention);
+  if (!saves(config)) return;
+  try {
+    tell_left(own.watch.log(), store.directory(), store.retain(config.retention));
+  } catch (const Error& error) {
+    own.watch.log().warning("an older checkpoint stays, and takes its room: {}", error.what());
+  }
 }
 
 void follow_step(const RankRun& own, std::int64_t step) {

@@ -15,7 +15,8 @@ namespace trireme::train {
 
 // What a rank has in its loop.
 struct RankRun {
-  Env& env;
+  Env& env;      // waits for what may pass
+  Env& at_once;  // does not
   const ResolvedRun& run;
   const TrainHooks& hooks;
   RunWorld& world;

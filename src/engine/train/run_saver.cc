@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/patient_env.h"
+#include "engine/train/run_directory.h"
+
 namespace trireme::train {
 namespace {
 
@@ -22,7 +25,8 @@ struct RunSaver::Commit {
   bool replaced = false;  // which is the error: by another start of the run
   Seconds at;             // that it ended
   Bytes bytes;
-  std::vector<std::int64_t> removed;
+  checkpoint::Removal removal = {};
+  std::string stays;  // why an older checkpoint could not be removed
 
   ~Commit() {
     if (thread.joinable()) thread.join();
@@ -77,6 +81,18 @@ bool RunSaver::has_room() {
   return false;
 }
 
+bool RunSaver::wait_for_room() {
+  constexpr Seconds kBetweenRoomLooks{0.1};
+  const Seconds begun = env_.now();
+  if (has_room()) return true;
+  log_.warning("it is waited for room, at most {}", format_seconds(kDiskPatience));
+  while (since(begun).count < kDiskPatience.count) {
+    env_.sleep(kBetweenRoomLooks);
+    if (env_.free_space(store_.directory()) >= bytes_) return true;
+  }
+  return false;
+}
+
 void RunSaver::save(parallel::RankState& state, const checkpoint::Progress& progress, const std::string& reason) {
   if (in_flight_) {
     const Seconds before = env_.now();
@@ -88,7 +104,7 @@ void RunSaver::save(parallel::RankState& state, const checkpoint::Progress& prog
     }
   }
   begun_ = env_.now();
-  if (control_.leads()) store_.begin(progress.step);
+  if (control_.leads()) tell_left(log_, store_.directory(), store_.begin(progress.step));
   control_.decide(0);  // the directory is there
   progress_ = progress;
   reason_ = reason;
@@ -213,9 +229,9 @@ void RunSaver::start_commit(const std::vector<std::string>& texts) {
       facts_->before_commit();
       manifest.model_files =
           checkpoint::write_model_files(env_, store_.partial_path_of(manifest.progress.step), facts_->model_files);
-      store_.commit(manifest.progress.step, manifest, facts_->may_commit);
+      commit->removal = store_.commit(manifest.progress.step, manifest, facts_->may_commit);
       facts_->after_commit();
-      commit->removed = store_.retain(facts_->retention);
+      remove_older(*commit);
       commit->end("", env_.now());
     } catch (const Error& error) {
       commit->end(error.what(), env_.now(), error.code() == ExitCode::kRankLost);
@@ -225,8 +241,23 @@ void RunSaver::start_commit(const std::vector<std::string>& texts) {
   });
 }
 
+// The checkpoint is there: that an older one cannot be removed is no failure of it.
+void RunSaver::remove_older(Commit& commit) {
+  try {
+    const checkpoint::Removal removal = store_.retain(facts_->retention);
+    commit.removal.steps = removal.steps;
+    commit.removal.left.insert(commit.removal.left.end(), removal.left.begin(), removal.left.end());
+  } catch (const Error& error) {
+    commit.stays = error.what();
+  }
+}
+
 void RunSaver::tell_durable() {
-  const std::vector<std::int64_t> removed = commit_->removed;
+  const std::vector<std::int64_t> removed = commit_->removal.steps;
+  tell_left(log_, store_.directory(), commit_->removal);
+  if (!commit_->stays.empty()) {
+    log_.warning("an older checkpoint stays, and takes its room: {}", commit_->stays);
+  }
   const Seconds took{commit_->at.count - begun_.count};
   const Bytes bytes = commit_->bytes;
   commit_.reset();

@@ -53,17 +53,21 @@ class RunSaver {
 
   // The leader's. False, and a warning, where the disk has less left than a save needs.
   bool has_room();
+  // The same of a save that the run cannot do without: waits for room for kDiskPatience.
+  bool wait_for_room();
   Bytes bytes() const { return bytes_; }
   std::int64_t saved_step() const { return saved_; }  // of the newest begun; -1: none
   Seconds last_stall() const { return stall_; }
 
  private:
+  struct Commit;
   enum Word : std::int64_t { kGoesOn, kDurable, kFailed, kReplaced };
   bool settle();
   Seconds since(Seconds moment) { return {env_.now().count - moment.count}; }
   std::string own_news();
   Word leaders_word(const std::vector<std::string>& news);
   void start_commit(const std::vector<std::string>& texts);
+  void remove_older(Commit& commit);
   void tell_durable();
   void tell_waiting(Seconds waited);
 
@@ -86,7 +90,6 @@ class RunSaver {
   std::string reason_, failure_;
   int failed_ = 0;                                   // the rank that this is of
   std::vector<std::optional<std::string>> records_;  // the leader's, by rank
-  struct Commit;
   std::unique_ptr<Commit> commit_;
   RankSaver saver_;  // ends first
 };

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/patient_env.h"
 #include "engine/train/peak.h"
 #include "engine/train/placement.h"
 #include "engine/train/run_checks.h"
@@ -20,7 +21,8 @@ using telemetry::Phase;
 class Run {
  public:
   Run(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, const TrainHooks& hooks)
-      : env_(env),
+      : at_once_(env),
+        env_(env, log, run.config.out),
         log_(log),
         run_(run),
         hooks_(hooks),
@@ -33,8 +35,10 @@ class Run {
 
   TrainOutcome train() {
     world_.set_deadline(Seconds{run_.config.start_deadline_s});
+    // The supervisor has made the directory: that it is not there now is no new run.
+    if (hooks_.incarnation && world_.leads()) env_.watch();
     run_ranks(world_, [&](int rank) {
-      RankWatch watch(env_, log_, run_, hooks_, rank);
+      RankWatch watch(env_, at_once_, log_, run_, hooks_, rank);
       try {
         one_rank(rank, watch);
       } catch (const std::exception& error) {
@@ -74,18 +78,19 @@ class Run {
     RunTrace trace(env_, watch.log(), run_, rank.rank(), hosts);
     try {
       std::optional<DirectoryClaim> claim;
-      if (control.leads()) claim.emplace(env_, run_.config, hooks_.incarnation, start);
+      if (control.leads()) claim.emplace(at_once_, run_.config, hooks_.incarnation, start);
       if (saves(run_.config)) check_shared(env_, run_.config.out, hosts, control);
       if (control.decide(std::ssize(start.checkpoints)) > 0) watch.at(Phase::kLoad);
       const Resumed from = load_checkpoint(env_, watch.log(), run_, start.checkpoints, tokens_, control, rank);
       check_trace_steps(from.progress.step);
       from.path.empty() ? rank.initialise() : rank.go_on_from(from.progress);
-      if (control.leads()) prepare_directory(env_, run_, start);
+      if (control.leads()) prepare_directory(env_, watch.log(), run_, start);
       control.decide(0);  // the directory is there
+      if (control.leads() || saves(run_.config)) env_.watch();
       watch.open_log();
       watch.set_next(from.progress.step + 1);
       watch.at(Phase::kIdle);
-      const RankRun own{env_, run_, hooks_, world_, watch, control, rank, trace};
+      const RankRun own{env_, at_once_, run_, hooks_, world_, watch, control, rank, trace};
       control.leads()
           ? lead(own, {start, from, *claim, tokens_, progress_, begun_, outcome_, [this] { return measure({kAgain}); }})
           : follow(own, from.progress.step);
@@ -169,7 +174,8 @@ class Run {
              plan::precision_name(run_.plan.inputs.compute));
   }
 
-  Env& env_;
+  Env& at_once_;    // fails at once
+  PatientEnv env_;  // for what the run cannot do without
   Log& log_;
   const ResolvedRun& run_;
   const TrainHooks& hooks_;
@@ -194,6 +200,7 @@ TrainOutcome train(Env& env, Log& log, const ResolvedRun& run, RunWorld& world, 
   std::optional<Run> own;
   try {
     check_run(env, run);
+    check_address_space(env, run, ranks);
     own.emplace(env, log, run, world, own_hooks);
   } catch (const std::exception& error) {
     for (int rank : ranks) tell_failure(*own_hooks.reporter, rank, error);
