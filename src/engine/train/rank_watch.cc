@@ -46,8 +46,8 @@ void RankWatch::open_log() {
   try {
     at_once_.make_directories(directory_name(path));
     file_.open(path);
-    file_.info("rank {} of {} on {}, process {}{}", rank_, run_.config.layout.world(), env_.host_name(),
-               env_.process_id(), incarnation_ ? fmt::format(", incarnation {}", *incarnation_) : "");
+    file_.info("rank {} of {} on {}, process {}{}", rank_, run_.config.layout.world(), at_once_.host_name(),
+               at_once_.process_id(), incarnation_ ? fmt::format(", incarnation {}", *incarnation_) : "");
   } catch (const Error& error) {  // the run can do without
     log_.warning("rank {} has no log file: {}", rank_, error.what());
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/words.h"
 #include "engine/train/foreign_names.h"
 #include "engine/train/run_keys.h"
 
