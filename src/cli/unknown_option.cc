@@ -37,8 +37,10 @@ Failure unknown_option(const std::string& word, const std::vector<std::string>& 
   std::vector<std::string> options;
   std::ranges::copy_if(known, std::back_inserter(options),
                        [](const auto& option) { return option.starts_with("--") && option != "--help"; });
-  const std::string all = fmt::format("known: {}{}", fmt::join(options, ", "),
-                                      takes_keys ? ", and every key of run.toml as --section.key" : "");
+  const std::string all = options.empty()
+                              ? ""
+                              : fmt::format("known: {}{}", fmt::join(options, ", "),
+                                            takes_keys ? ", and every key of run.toml as --section.key" : "");
   const train::ForeignNames* foreign = train::find_foreign(name);
   if (foreign != nullptr) {
     const std::string flag = fmt::format("--{}", foreign->flag);

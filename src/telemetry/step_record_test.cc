@@ -52,6 +52,15 @@ TEST(StepRecord, ADivergedLossIsStillALine) {
   EXPECT_TRUE(std::isnan(step_record_from_json(line).value().loss));
 }
 
+TEST(StepRecord, AnMfuThatIsNotKnownIsNull) {
+  StepRecord record = example();
+  record.mfu.reset();
+  const Json line = to_json(record);
+  EXPECT_TRUE(line.find("mfu")->is_null());
+  EXPECT_EQ(step_record_from_json(line).value().mfu, std::nullopt);
+  EXPECT_EQ(step_record_from_json(to_json(example())).value().mfu, 0.25);
+}
+
 TEST(StepRecord, ALineThatLacksANumberIsRefusedByName) {
   const Result<StepRecord> back = step_record_from_json(Json::object({{"step", 1}}));
   ASSERT_FALSE(back.ok());

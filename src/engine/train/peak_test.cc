@@ -1,6 +1,10 @@
 #include "engine/train/peak.h"
 
+#include <vector>
+
 #include <gtest/gtest.h>
+
+#include "engine/train/test_small_run.h"
 
 namespace trireme::train {
 namespace {
@@ -47,6 +51,23 @@ TEST(PeakRate, SoonerWhereItIsNotKnownButAtATwentiethOfTheTime) {
   peak.measured(100, {102}, {103});  // a slow machine: a second each
   EXPECT_FALSE(peak.due({110}));
   EXPECT_TRUE(peak.due({123}));
+}
+
+TEST(PeakRate, OfARun) {
+  const auto shares = [](double flops_per_s) {
+    SmallRun run;
+    run.hooks.gemm_flops_per_s = flops_per_s;
+    EXPECT_EQ(run.run().code, ExitCode::kDone);
+    std::vector<std::optional<double>> all;
+    for (const telemetry::StepRecord& step : telemetry::read_steps(run.env(), "out/metrics.jsonl")) {
+      all.push_back(step.mfu);
+    }
+    return all;
+  };
+  for (const std::optional<double>& share : shares(1)) EXPECT_EQ(share, std::nullopt);  // as a machine that is taken
+  const std::vector<std::optional<double>> known = shares(1e30);
+  EXPECT_FALSE(known.empty());
+  for (const std::optional<double>& share : known) EXPECT_TRUE(share && *share > 0 && *share < 1);
 }
 
 TEST(PeakRate, AClockThatStandsStillIsNeverDue) {

@@ -46,7 +46,7 @@ class SmallRun {
   ResolvedRun resolved(const Settings& more = {});
   // Of all runs to come, but for what stops them. The rate of the machine is not measured: that takes longer than a
   // run.
-  TrainHooks hooks = {.stop_requested = {}, .gemm_flops_per_s = 1e9};
+  TrainHooks hooks = {.stop_requested = {}, .gemm_flops_per_s = 1e9, .measures_again = false};
 
   // Loss and gradient norm of each step, in hex, as the metrics have them.
   std::vector<std::string> curve(const std::string& out = "out");

@@ -30,6 +30,7 @@ struct TrainHooks {
   double gemm_flops_per_s = 0;                             // that an earlier start has measured; 0: to be measured
   std::optional<double> wall_before_s = std::nullopt;      // since it began the run, at this process's start
   // Drills and tests.
+  bool measures_again = true;  // false: gemm_flops_per_s stays what it is through the run
   std::vector<PlannedFault> faults = {};
 };
 
