@@ -84,7 +84,7 @@ class Leader {
         facts_(progress_.facts(data_identity(leader.tokens))),
         schedule_(progress_.policy(), progress_.first_step()),
         metrics_(own.at_once, own.watch.log(), metrics_of(config_.out)),
-        peak_(outcome_.gemm_flops_per_s, own.env.now()) {
+        peak_(outcome_.gemm_flops_per_s, leader.begun) {
     facts_.model_files = model_files_of(own, leader.from.path);
     if (const std::string refused = checkpoint::refused_elsewhere(own.run.plan.table.config); !refused.empty()) {
       log_.warning("the model that this run writes: {}", refused);
@@ -164,8 +164,9 @@ class Leader {
 
   // The machine may have been taken when the rate that MFU is of was measured.
   void measure_again() {
+    if (!own_.hooks.measures_again) return;
     const Seconds begun = own_.env.now();
-    if (!own_.hooks.measures_again || !peak_.due(begun)) return;
+    if (!peak_.due(begun)) return;
     const bool was_known = peak_.known();
     peak_.measured(leader_.measure_rate(), begun, own_.env.now());
     outcome_.gemm_flops_per_s = peak_.flops_per_s();
