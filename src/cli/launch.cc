@@ -34,9 +34,10 @@ comm::Launch launch_of_run(const comm::Launch& by_variables, train::Launcher nam
                       .nearest = fmt::format("the same command once, without {}, or none", by_variables.launcher)});
 }
 
+bool was_started_by(train::Launcher launcher) { return variable("TRIREME_LAUNCHER") == train::launcher_name(launcher); }
+
 comm::Launch launch_of_worker() {
-  return variable("TRIREME_LAUNCHER") == train::launcher_name(train::Launcher::kThreads) ? comm::Launch{}
-                                                                                         : current_launch();
+  return was_started_by(train::Launcher::kThreads) ? comm::Launch{} : current_launch();
 }
 
 comm::Launch current_launch() { return comm::launch_of(variable); }

@@ -19,6 +19,7 @@ comm::Launch current_launch();
 comm::Launch launch_of_run(const comm::Launch& by_variables, train::Launcher named);
 // Of a worker: by what its supervisor has started it with.
 comm::Launch launch_of_worker();
+bool was_started_by(train::Launcher launcher);
 // Law 3: as many ranks as the layout has, or refused with both numbers.
 Status check_launch(const comm::Launch& launch, const plan::Layout& layout);
 // A command that runs its ranks as threads refuses a launcher that has started several.

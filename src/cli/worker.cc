@@ -55,6 +55,8 @@ int keep(Env& env, const Supervised& supervised, const std::vector<int>& ranks, 
                                           over = true;
                                         },
                                     .silent = [&](bool silent) { stand_still = silent; }});
+  // mpirun signals all ranks where one has ended, and the supervisor is beside it.
+  const bool tells_signals = !was_started_by(train::Launcher::kMpirun);
   StopCounts told;
   bool stands_still = false;
   for (;;) {
@@ -63,7 +65,7 @@ int keep(Env& env, const Supervised& supervised, const std::vector<int>& ranks, 
     if (const bool still = stand_still; std::exchange(stands_still, still) != still) {
       child.signal(still ? SIGSTOP : SIGCONT);
     }
-    tell_stop_signals(*line, told);
+    if (tells_signals) tell_stop_signals(*line, told);
     if (over) child.signal(SIGKILL);
     const std::optional<ChildEnd> end = child.poll();
     if (!end) continue;

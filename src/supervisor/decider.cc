@@ -312,9 +312,10 @@ void Decider::State::hear(int, const telemetry::FlightRecords& message) {
 
 void Decider::State::hear(int, const telemetry::Outcome& message) { outcome = message; }
 
-// Every keeper of a start may say so, and the supervisor have heard it itself.
+// Every keeper of a start may say so, and the supervisor have heard it itself. A launcher that ends all ranks because
+// of one signals them, too: then that one is heard of.
 void Decider::State::hear(int, const telemetry::StopHeard& message) {
-  if (!asked_to_stop) take(StopAsked{.preempted = message.preempted});
+  if (stage == Stage::kUp && !asked_to_stop && !stop_heard) stop_heard = {now, message.preempted};
 }
 
 // ---- Time.
@@ -379,6 +380,11 @@ void Decider::State::look_at_start() {
                  .hosts = {},
                  .message = fmt::format("the run was asked to stop, and has not within {:.1f} s", policy.grace.count)});
   }
+  if (stop_heard && suspicions.empty() && reached(now, later(stop_heard->first, policy.settle))) {
+    const bool preempted = stop_heard->second;
+    stop_heard.reset();
+    if (!asked_to_stop) take(StopAsked{.preempted = preempted});
+  }
   if (all_silent()) {
     if (!std::exchange(all_silent_told, true)) {
       actions.push_back(Say{.warning = true,
@@ -410,6 +416,7 @@ Seconds Decider::State::next_tick() const {
     if (clean_since) no_later(later(*clean_since, policy.end_wait));
     for (const Suspicion& suspicion : suspicions) no_later(ripe_at(suspicion));
     if (stopping) no_later(stop_until);
+    if (stop_heard && suspicions.empty()) no_later(later(stop_heard->first, policy.settle));
     if (flight_until) no_later(*flight_until);
     if (!clean_since && suspicions.empty() && !flight_until) {
       no_later(hang_at());

@@ -214,9 +214,13 @@ std::optional<Finish> Decider::State::verdict(const Failing& failing) {
   return std::nullopt;
 }
 
-// What has never got anywhere, and was not kept from it by force, will not the next time.
+// What has got nowhere the first time, and was not kept from it by force, will not the next time.
 std::optional<Finish> Decider::State::never_began(const Failing& failing) const {
-  if (failing.signal != 0 || failing.code == 0) return std::nullopt;
+  if (failing.signal != 0 || failing.code == 0 || launches > 1) return std::nullopt;
+  // Ends of this program's own that tell of others, or of what may pass.
+  for (const ExitCode code : {ExitCode::kRequeue, ExitCode::kStorage, ExitCode::kHang, ExitCode::kRankLost}) {
+    if (is(failing.code, code)) return std::nullopt;
+  }
   const bool nobody = failing.kind == FailureKind::kNotStarted && !ever_heard && alone();
   const bool no_step = failing.kind == FailureKind::kDied && !ever_advanced;
   if (!nobody && !no_step) return std::nullopt;

@@ -32,6 +32,7 @@ void Decider::State::launch(ReshapeChoice choice) {
   to_answer.clear();
   flight_until.reset();
   stopping.reset();
+  stop_heard.reset();
   outcome.reset();
   tally.launched(plan::describe(choice.layout), now);
   actions.push_back(Launch{.layout = choice.layout, .placement = choice.placement});

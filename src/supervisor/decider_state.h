@@ -62,6 +62,7 @@ struct Decider::State {
   Seconds stop_until;
   Seconds asked_at;  // to stop, from outside, first
   bool asked_preempted = true;
+  std::optional<std::pair<Seconds, bool>> stop_heard;  // by keepers, since when; by a scheduler
   bool all_silent_told = false;
   bool asked_to_stop = false;  // from outside: nothing is started any more
   bool grow = false;           // more, or better, hosts are there than the start uses

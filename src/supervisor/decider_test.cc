@@ -196,10 +196,25 @@ TEST(Decider, OneRequestThatReachesEveryProcessIsOne) {
       return std::holds_alternative<telemetry::Stop>(send.message);
     });
   };
-  EXPECT_EQ(stops(run.tell(Heard{1, telemetry::StopHeard{.preempted = true}})), 1);
+  EXPECT_EQ(stops(run.tell(Heard{1, telemetry::StopHeard{.preempted = true}})), 0);
   EXPECT_TRUE(run.tell(Heard{2, telemetry::StopHeard{.preempted = true}}).empty());
+  EXPECT_EQ(stops(run.tell(Tick{}, 0.5)), 1);
   EXPECT_TRUE(run.tell(StopAsked{.preempted = true}).empty());
   EXPECT_EQ(all_of<SendAll>(run.tell(StopAsked{.preempted = true}, 1.1)).size(), 2U);  // now it is a second one
+}
+
+TEST(Decider, SignalsOfALauncherThatEndsAllRanksAreNoRequest) {
+  SmallRun run;
+  run.begin();
+  run.connect();
+  run.tell(Heard{2, telemetry::StopHeard{.preempted = true}});
+  EXPECT_EQ(incidents_in(run.tell(Heard{1, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}}, 0.2)).size(),
+            1U);
+  run.tell(Heard{2, telemetry::StopHeard{.preempted = true}});
+  const std::vector<Action> actions =
+      run.tell(Heard{2, telemetry::ProcessEnded{.signal = 9, .code = 0, .ranks = {}}}, 0.1);
+  EXPECT_EQ(all_of<Launch>(actions).size(), 1U);
+  EXPECT_TRUE(all_of<Say>(run.tell(Tick{}, 1)).empty());
 }
 
 TEST(Decider, WhatIsSavedIsNotToldAsLost) {

@@ -165,8 +165,8 @@ void RunJudge::take(const Finish& finish) {
   } else if (code == ExitCode::kNoProgress || code == ExitCode::kStorage) {
     rule(failures_since_told_ > scenario_.policy.retries, "it gives up after {} failures", failures_since_told_);
   } else if (code == ExitCode::kPreempted || code == ExitCode::kInterrupted) {
-    rule(world_.stop_saved() && world_.durable() == world_.completed(),
-         "stopped after step {}, of which {} are durable", world_.completed(), world_.durable());
+    rule(world_.durable() == world_.completed(), "stopped after step {}, of which {} are durable", world_.completed(),
+         world_.durable());
     rule(stops_ > 0, "nobody asked it to stop");
   } else if (code == ExitCode::kRequeue) {
     rule(stops_ > 0, "nobody asked it to stop");

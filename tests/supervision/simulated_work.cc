@@ -131,7 +131,6 @@ void SimulatedWorld::end_in_order(bool interrupted) {
     const int leader = work_.ranks[0];
     if (saves) {
       durable_ = std::max(durable_, work_.completed);
-      work_.stop_saved = true;
       note(fmt::format("world: step {} is durable at the end", durable_));
       say(leader, telemetry::Saved{.step = durable_});
     }

@@ -117,7 +117,6 @@ class SimulatedWorld {
   const std::vector<Host>& listed() const { return listed_; }
   std::int64_t durable() const { return durable_; }
   std::int64_t completed() const { return work_.completed; }  // in the present incarnation
-  bool stop_saved() const { return work_.stop_saved; }
   int writers() const;  // rank processes that were let in and can still write
   const std::vector<OpenTrouble>& open() const { return open_; }
   int troubles_of_start() const { return troubles_of_start_; }
@@ -147,7 +146,7 @@ class SimulatedWorld {
   };
   struct Work {
     std::vector<int> ranks;  // processes, by rank; -1: not yet there
-    bool joined = false, loaded = false, ending = false, stop_saved = false;
+    bool joined = false, loaded = false, ending = false;
     std::int64_t completed = 0;
     int arrived = 0;
   };
