@@ -14,6 +14,7 @@
 #include "engine/train/load_state.h"
 #include "engine/train/rank_trainer.h"
 #include "engine/train/run_checks.h"
+#include "engine/train/run_directory.h"
 #include "engine/train/test_small_run.h"
 
 namespace trireme::train {
