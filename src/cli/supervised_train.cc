@@ -12,6 +12,7 @@
 #include "cli/launcher_advice.h"
 #include "cli/worker_command.h"
 #include "engine/train/planned_faults.h"
+#include "engine/train/run_checks.h"
 #include "engine/train/run_directory.h"
 #include "supervisor/shell.h"
 
@@ -194,6 +195,9 @@ ExitCode train_supervised(Env& env, const RunDescription& description, const tra
   }
   // What workers would refuse, said once, before anything is touched and they are started.
   train::check_dry_run(env, *log, run, !several);
+  if (commands.launcher == train::Launcher::kThreads) {  // one process, which is like this one
+    train::check_address_space(env, run, train::all_ranks(config.layout));
+  }
   const std::unique_ptr<checkpoint::Lease> lease = checkpoint::Lease::claim(env, config.out);
   (void)train::find_start(env, config);  // again: what may have come in before the lease was this run's
   train::remove_fault_marks(env, config.out);

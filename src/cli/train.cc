@@ -4,6 +4,7 @@
 #include "cli/launch.h"
 #include "cli/supervised_train.h"
 #include "cli/train_ranks.h"
+#include "engine/train/run_checks.h"
 #include "report/ledger_table.h"
 
 namespace trireme::cli {
@@ -33,6 +34,10 @@ ExitCode run_train(Env& env, const comm::Launch& by_variables, const TrainOption
     const bool all_here = launch.launcher == "none" ? !on_several_hosts(env, run.config.supervise)
                                                     : launch.ranks_here == run.config.layout.world();
     train::check_dry_run(env, *make_stderr_log(), run, all_here);
+    const train::Launcher launcher = chosen_launcher(run.config.supervise);
+    if (launch.launcher == "none" && (launcher == train::Launcher::kThreads || launcher == train::Launcher::kNone)) {
+      train::check_address_space(env, run, train::all_ranks(run.config.layout));
+    }
     return dry_run(run, options.json);
   }
   // A launcher that is not this program's own has the last word: its ranks have no supervisor.

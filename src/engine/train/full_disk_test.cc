@@ -24,21 +24,24 @@ class FillingEnv : public FakeEnv {
  public:
   Bytes free_space(const std::string& path) override {
     const Bytes left = FakeEnv::free_space(path);
-    if (denies_) return Bytes{0};
+    if (denied_ > 0) {
+      --denied_;
+      return Bytes{0};
+    }
     if (const std::int64_t bytes = std::exchange(leave_, -1); bytes >= 0) leave_room(bytes);
     return left;
   }
   // After the next answer there is room for `bytes`.
   void fill_after_answer(std::int64_t bytes) { leave_ = bytes; }
-  // The answer is that there is no room, until it is emptied.
-  void deny() { denies_ = true; }
+  // So many answers are that there is no room, or all until it is emptied.
+  void deny(int answers = 1 << 30) { denied_ = answers; }
   void leave_room(std::int64_t bytes) {
     constexpr std::int64_t kLarge = std::int64_t{1} << 40;
     limit_bytes(kLarge);
     limit_bytes(kLarge - FakeEnv::free_space(".").count + bytes);
   }
   void empty() {
-    denies_ = false;
+    denied_ = 0;
     limit_bytes(-1);
   }
   // After so many sleeps of anybody: waits sleep.
@@ -50,7 +53,7 @@ class FillingEnv : public FakeEnv {
 
  private:
   std::int64_t leave_ = -1;
-  std::atomic<bool> denies_ = false;
+  std::atomic<int> denied_ = 0;
   std::atomic<int> sleeps_ = 0;
 };
 
@@ -217,8 +220,7 @@ TEST_F(FullDisk, ForAMomentWhileACheckpointIsWrittenIsWaitedFor) {
 
 TEST_F(FullDisk, ForAMomentBeforeTheLastSaveIsWaitedFor) {
   const SmallRun::Outcome outcome = run_.run(kTwoReplicas, [&](std::int64_t step) {
-    if (step == 3) env_->deny();
-    if (step == 3) env_->empty_after(100);
+    if (step == 3) env_->deny(5);
     return false;
   });
   EXPECT_EQ(outcome.error, "");

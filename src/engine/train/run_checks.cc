@@ -197,7 +197,7 @@ std::vector<int> all_ranks(const plan::Layout& layout) {
 void check_address_space(Env& env, const ResolvedRun& run, const std::vector<int>& ranks) {
   const Bytes left = left_by_process_limits(env);
   constexpr int kOwn = 3;  // that commit, report and measure
-  constexpr Bytes kHeap{std::int64_t{8} << 20};
+  constexpr Bytes kHeap{std::int64_t{24} << 20};
   const std::int64_t threads = std::ssize(ranks) * (run.plan.inputs.threads + 1) - 1 + kOwn;  // one a rank that saves
   const Bytes needed = needed_by(run, ranks) + kHeap + Bytes{threads * thread_stack().count};
   if (needed <= left) return;

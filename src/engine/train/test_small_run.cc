@@ -20,7 +20,10 @@ void add_files(FakeEnv& env, const std::string& path, Files& files) {
   }
 }
 
-std::int64_t last_step(const std::string& metrics) {
+// Of the last line that is whole: a full disk may have a part of the next.
+std::int64_t last_step(std::string metrics) {
+  metrics.resize(metrics.rfind('\n') + 1);
+  if (metrics.empty()) return 0;
   const std::size_t before = metrics.rfind('\n', metrics.size() - 2);
   const std::string line = metrics.substr(before == std::string::npos ? 0 : before + 1);
   return parse_json(line, "line").or_throw().find("step")->as_integer();
