@@ -308,7 +308,13 @@ Removal Store::retain(const Retention& retention) {
   aside.resize(aside.size() - std::min(aside.size(), last));
   Removal removal;
   remove_steps(older, removal);
-  for (const auto& [stored, name] : aside) remove_checkpoint(name, removal);
+  for (const auto& [stored, name] : aside) {  // under a partial name first, as the others
+    const std::string partial = base_name(partial_path_of(stored.step));
+    remove_checkpoint(partial, removal);
+    env_.rename(join_path(directory_, name), partial_path_of(stored.step));
+    env_.sync_directory(directory_);
+    remove_checkpoint(partial, removal);
+  }
   return removal;
 }
 
