@@ -2,6 +2,7 @@
 
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "cli/launcher_advice.h"
 #include "cli/supervised_train.h"
 #include "cli/train_ranks.h"
 #include "engine/train/run_checks.h"
