@@ -255,7 +255,7 @@ TEST(Frame, RandomStreamsAreMessagesOrRefusals) {
   const auto from = samples();
   int messages = 0;
   int refusals = 0;
-  for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
+  for (std::uint64_t seed = 0; seed < 24'000; ++seed) {
     Dice dice(seed);
     const std::string stream = mutated_stream(dice, from);
     FrameReader reader(kMostHelloBytes);

@@ -324,13 +324,13 @@ TEST_F(DamagedCheckpoint, AnotherVersionIsNamed) {
   std::string text = run.env().content(manifest_of(4));
   const std::string version = "\"version\": 1";
   ASSERT_NE(text.find(version), std::string::npos);
-  text.replace(text.find(version), version.size(), "\"version\": 2");
+  text.replace(text.find(version), version.size(), "\"version\": 3");
   const std::size_t end = text.rfind("  \"");
   const std::string checksum = checkpoint::checksum_of(std::string_view(text).substr(0, end));
   const std::size_t digits = text.find_first_of("0123456789abcdef", text.find(": \"", end));
   text.replace(digits, checksum.size(), checksum);
   run.env().put_file(manifest_of(4), text);
-  expect_passed_over(run, manifest_of(4) + ": version 2");
+  expect_passed_over(run, manifest_of(4) + ": version 3");
 }
 
 // Of another model: the whole run is refused, even where an older one of the right model is there.
