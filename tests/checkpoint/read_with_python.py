@@ -111,18 +111,20 @@ def check_lists(checkpoint: pathlib.Path, out: pathlib.Path) -> None:
     store.mkdir(parents=True)
     assert answer("ls", run_directory) == {"checkpoints": []}
     refused("is no checkpoint", "verify", run_directory, code=STORAGE)
-    for name in ("step-00000040", "step-00000020", "step-00000060.aside"):
+    for name in ("step-00000000", "step-00000060.aside"):
         (store / name).symlink_to(checkpoint.resolve())
     (store / "step-00000080.partial").mkdir()
     listed = answer("ls", run_directory)["checkpoints"]
     names = [(pathlib.Path(one["path"]).name, one["state"]) for one in listed]
     assert names == [("step-00000080.partial", "partial"), ("step-00000060.aside", "set aside"),
-                     ("step-00000040", "complete"), ("step-00000020", "complete")], names
+                     ("step-00000000", "complete")], names
     said = run("show", run_directory)
-    assert said.stderr.endswith("step-00000040\n") and "newest complete" in said.stderr, said
+    assert said.stderr.endswith("step-00000000\n") and "newest complete" in said.stderr, said
     for words in ("layout", "exp_avg_sq", "part-00000.safetensors", "parameters", "import"):
         assert words in said.stdout, (words, said.stdout)
-    assert len(run("ls", store).stdout.splitlines()) == 5
+    assert len(run("ls", store).stdout.splitlines()) == 4
+    (store / "step-00000040").symlink_to(checkpoint.resolve())
+    refused("step-00000040: holds the checkpoint of step 0", "show", run_directory, code=STORAGE)
     refused("not completed", "show", store / "step-00000080.partial", code=STORAGE)
 
 

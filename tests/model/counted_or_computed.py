@@ -61,7 +61,7 @@ def check_computing(program: str, root: pathlib.Path, folder: pathlib.Path, fiel
     commands = {"train": ["train", *train, "--out", folder / "run"],
                 "verify": ["verify", *train, "--steps", 1],
                 "bench": ["bench", "step", *train],
-                "sample": ["sample", folder, "--tokens", 2, "--context", 8],
+                "sample": ["sample", folder, "--tokenizer", "byte", "--tokens", 2, "--context", 8],
                 "import": ["checkpoint", "import", folder, "--out", folder / "start"]}
     for name, arguments in commands.items():
         if not field and name == "bench":

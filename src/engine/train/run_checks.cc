@@ -59,10 +59,10 @@ void check_count(Env& env, const std::string& key, const std::string& path, cons
 
 data::Sampler open_tokens(Env& env, const std::string& key, const std::string& path, const ResolvedRun& run,
                           data::Order order) {
-  if (!env.exists(path) || env.is_directory(path)) {
+  if (!env.exists(path)) {
     throw Error(Failure{.option = key,
                         .value = path,
-                        .rule = env.exists(path) ? "is a directory" : "there is no such file",
+                        .rule = "there is no such file",
                         .nearest = "trireme data tokenize TEXT --out DIR makes one"});
   }
   if (env.is_directory(path)) {
