@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/screen.h"
+#include "base/stop_signals.h"
 #include "engine/train/mpi_run_world.h"
 
 namespace trireme::cli {
@@ -79,7 +80,9 @@ std::unique_ptr<train::RunWorld> make_run_world(const comm::Launch& launch, Env&
 void let_the_cause_end_first(const comm::Launch& launch, Env& env, ExitCode code) {
   if (launch.ranks == 1) return;
   const bool alike = code == ExitCode::kUsage || code == ExitCode::kDoesNotFit;
-  if (code == ExitCode::kRankLost || (alike && launch.rank > 0)) env.sleep(Seconds{2});
+  if (code != ExitCode::kRankLost && !(alike && launch.rank > 0)) return;
+  release_stop_signals();  // by which the launcher ends this process meanwhile
+  env.sleep(Seconds{2});
 }
 
 }  // namespace trireme::cli
