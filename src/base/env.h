@@ -19,13 +19,6 @@
 
 namespace trireme {
 
-// A read-only mapping of a whole file. Not counted as resident memory of the run.
-class MappedFile {
- public:
-  virtual ~MappedFile() = default;
-  virtual std::span<const std::byte> bytes() const = 0;
-};
-
 // A file being read by position, for slices of large files.
 class RandomReader {
  public:
@@ -78,7 +71,6 @@ class Env {
   virtual std::string real_path(const std::string& path) = 0;
   virtual std::int64_t file_size(const std::string& path) = 0;
   virtual std::string read_file(const std::string& path) = 0;
-  virtual std::unique_ptr<MappedFile> map_file(const std::string& path) = 0;
   virtual std::unique_ptr<RandomReader> open_reader(const std::string& path) = 0;
   virtual std::unique_ptr<Writer> create_file(const std::string& path) = 0;  // truncates
   virtual std::unique_ptr<Writer> append_file(const std::string& path) = 0;
@@ -114,7 +106,6 @@ class Env {
   // Of the machine that this process runs on: $TRIREME_HOST where it is set (machines whose names do not tell them
   // apart), else the system's.
   virtual std::string host_name() = 0;
-  virtual bool stderr_is_terminal() = 0;
 
   // Writes a whole file so that a reader sees the old content or the new, never a part: temporary, fsync,
   // rename.

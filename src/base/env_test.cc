@@ -83,8 +83,7 @@ TEST_F(PosixEnvTest, WhatIsNoRegularFileIsRefusedByName) {
                                                        {directory_, "Is a directory"}};
   for (const auto& [name, words] : kinds) {
     const std::string& file = name;
-    for (const Error& error : {error_of([&] { env_.read_file(file); }), error_of([&] { env_.map_file(file); }),
-                               error_of([&] { env_.open_reader(file); })}) {
+    for (const Error& error : {error_of([&] { env_.read_file(file); }), error_of([&] { env_.open_reader(file); })}) {
       EXPECT_EQ(error.code(), ExitCode::kUsage);
       EXPECT_EQ(std::string(error.what()), "files: open " + file + ": " + words);
     }
@@ -187,15 +186,6 @@ TEST_F(PosixEnvTest, ReadsFilesLargerThanAPiece) {
   EXPECT_TRUE(env_.read_file(path("large")) == content);
 }
 
-TEST_F(PosixEnvTest, MapsFiles) {
-  write("f", "mapped");
-  write("empty", "");
-  const auto file = env_.map_file(path("f"));
-  ASSERT_EQ(file->bytes().size(), 6u);
-  EXPECT_EQ(std::memcmp(file->bytes().data(), "mapped", 6), 0);
-  EXPECT_TRUE(env_.map_file(path("empty"))->bytes().empty());
-}
-
 TEST_F(PosixEnvTest, ReadsByPosition) {
   write("f", "0123456789");
   const auto reader = env_.open_reader(path("f"));
@@ -247,7 +237,6 @@ TEST_F(PosixEnvTest, ErrorsNamePathAndReason) {
 TEST_F(PosixEnvTest, EachOperationFailsWithAnError) {
   const std::string absent = path("absent/file");
   EXPECT_THROW(env_.file_size(absent), Error);
-  EXPECT_THROW(env_.map_file(absent), Error);
   EXPECT_THROW(env_.open_reader(absent), Error);
   EXPECT_THROW(env_.create_file(absent), Error);
   EXPECT_THROW(env_.append_file(absent), Error);
@@ -256,7 +245,6 @@ TEST_F(PosixEnvTest, EachOperationFailsWithAnError) {
   EXPECT_THROW(env_.sync_directory(absent), Error);
   EXPECT_THROW(env_.list_directory(absent), Error);
   EXPECT_THROW(env_.read_file(directory_), Error);
-  EXPECT_THROW(env_.map_file(directory_), Error);
   EXPECT_THROW(env_.open_reader(directory_), Error);
   EXPECT_THROW(env_.create_file(directory_), Error);
 }

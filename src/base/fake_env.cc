@@ -21,8 +21,6 @@ constexpr std::int64_t kSecondsOfDay = 86400;
   throw Error(code, "files", fmt::format("{} {}", operation, path), std::move(reason));
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
 }  // namespace
 
 class FakeEnv::FakeWriter : public Writer {
@@ -114,15 +112,6 @@ class FakeEnv::FakeReader : public RandomReader {
   std::string path_;
   std::string content_;
   std::int64_t start_;
-};
-
-class FakeEnv::FakeMapping : public MappedFile {
- public:
-  explicit FakeMapping(std::string content) : content_(std::move(content)) {}
-  std::span<const std::byte> bytes() const override { return bytes_of(content_); }
-
- private:
-  std::string content_;
 };
 
 FakeEnv::FakeEnv() = default;
@@ -270,12 +259,6 @@ std::string FakeEnv::read_file(const std::string& path) {
   const std::scoped_lock lock(mutex_);
   count_operation("open", path);
   return FakeDisk::content(*disk_.file("open", path));
-}
-
-std::unique_ptr<MappedFile> FakeEnv::map_file(const std::string& path) {
-  const std::scoped_lock lock(mutex_);
-  count_operation("open", path);
-  return std::make_unique<FakeMapping>(FakeDisk::content(*disk_.file("open", path)));
 }
 
 std::unique_ptr<RandomReader> FakeEnv::open_reader(const std::string& path) {

@@ -54,7 +54,6 @@ class FakeEnv : public Env {
   std::string real_path(const std::string& path) override;
   std::int64_t file_size(const std::string& path) override;
   std::string read_file(const std::string& path) override;
-  std::unique_ptr<MappedFile> map_file(const std::string& path) override;
   std::unique_ptr<RandomReader> open_reader(const std::string& path) override;
   std::unique_ptr<Writer> create_file(const std::string& path) override;
   std::unique_ptr<Writer> append_file(const std::string& path) override;
@@ -76,12 +75,10 @@ class FakeEnv : public Env {
   std::string boot_id() override;  // "boot 1", then "boot 2" after a power loss
   int core_count() override;
   std::string host_name() override;
-  bool stderr_is_terminal() override { return false; }
 
  private:
   class FakeWriter;
   class FakeReader;
-  class FakeMapping;
   class Lock;
 
   void restart();

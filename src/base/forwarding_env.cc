@@ -11,7 +11,6 @@ EntryKind ForwardingEnv::kind_of(const std::string& path) { return inner_.kind_o
 std::string ForwardingEnv::real_path(const std::string& path) { return inner_.real_path(path); }
 std::int64_t ForwardingEnv::file_size(const std::string& path) { return inner_.file_size(path); }
 std::string ForwardingEnv::read_file(const std::string& path) { return inner_.read_file(path); }
-std::unique_ptr<MappedFile> ForwardingEnv::map_file(const std::string& path) { return inner_.map_file(path); }
 std::unique_ptr<RandomReader> ForwardingEnv::open_reader(const std::string& path) { return inner_.open_reader(path); }
 std::unique_ptr<Writer> ForwardingEnv::create_file(const std::string& path) { return inner_.create_file(path); }
 std::unique_ptr<Writer> ForwardingEnv::append_file(const std::string& path) { return inner_.append_file(path); }
@@ -35,6 +34,5 @@ bool ForwardingEnv::process_is_alive(std::int64_t id) { return inner_.process_is
 std::string ForwardingEnv::boot_id() { return inner_.boot_id(); }
 int ForwardingEnv::core_count() { return inner_.core_count(); }
 std::string ForwardingEnv::host_name() { return inner_.host_name(); }
-bool ForwardingEnv::stderr_is_terminal() { return inner_.stderr_is_terminal(); }
 
 }  // namespace trireme

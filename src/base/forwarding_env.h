@@ -24,7 +24,6 @@ class ForwardingEnv : public Env {
   std::string real_path(const std::string& path) override;
   std::int64_t file_size(const std::string& path) override;
   std::string read_file(const std::string& path) override;
-  std::unique_ptr<MappedFile> map_file(const std::string& path) override;
   std::unique_ptr<RandomReader> open_reader(const std::string& path) override;
   std::unique_ptr<Writer> create_file(const std::string& path) override;
   std::unique_ptr<Writer> append_file(const std::string& path) override;
@@ -46,7 +45,6 @@ class ForwardingEnv : public Env {
   std::string boot_id() override;
   int core_count() override;
   std::string host_name() override;
-  bool stderr_is_terminal() override;
 
  protected:
   Env& inner() const { return inner_; }

@@ -171,9 +171,6 @@ std::int64_t PatientEnv::file_size(const std::string& path) {
 std::string PatientEnv::read_file(const std::string& path) {
   return patiently(path, [&] { return inner().read_file(path); });
 }
-std::unique_ptr<MappedFile> PatientEnv::map_file(const std::string& path) {
-  return patiently(path, [&] { return inner().map_file(path); });
-}
 std::unique_ptr<RandomReader> PatientEnv::open_reader(const std::string& path) {
   return patiently(path, [&] { return inner().open_reader(path); });
 }

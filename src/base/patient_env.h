@@ -37,7 +37,6 @@ class PatientEnv : public ForwardingEnv {
   std::string real_path(const std::string& path) override;
   std::int64_t file_size(const std::string& path) override;
   std::string read_file(const std::string& path) override;
-  std::unique_ptr<MappedFile> map_file(const std::string& path) override;
   std::unique_ptr<RandomReader> open_reader(const std::string& path) override;
   std::unique_ptr<Writer> create_file(const std::string& path) override;
   std::unique_ptr<Writer> append_file(const std::string& path) override;

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -125,27 +124,6 @@ Descriptor open_to_read_through(const std::string& path) {
   if (!S_ISFIFO(status.st_mode) && ::isatty(file.number()) != 1) require_regular(path, status.st_mode);
   return file;
 }
-
-class PosixMappedFile : public MappedFile {
- public:
-  explicit PosixMappedFile(const std::string& path) {
-    const Descriptor file = open_to_read(path);
-    size_ = static_cast<std::size_t>(file.size());
-    if (size_ == 0) return;  // a mapping of nothing is an error to the system
-    address_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
-    if (address_ == MAP_FAILED) fail("map", path);
-  }
-  PosixMappedFile(const PosixMappedFile&) = delete;
-  PosixMappedFile& operator=(const PosixMappedFile&) = delete;
-  ~PosixMappedFile() override {
-    if (size_ > 0) ::munmap(address_, size_);
-  }
-  std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(address_), size_}; }
-
- private:
-  void* address_ = nullptr;
-  std::size_t size_ = 0;
-};
 
 class PosixReader : public RandomReader {
  public:
@@ -324,9 +302,6 @@ class PosixEnv : public Env {
     }
   }
 
-  std::unique_ptr<MappedFile> map_file(const std::string& path) override {
-    return std::make_unique<PosixMappedFile>(path);
-  }
   std::unique_ptr<RandomReader> open_reader(const std::string& path) override {
     return std::make_unique<PosixReader>(path);
   }
@@ -425,8 +400,6 @@ class PosixEnv : public Env {
     while (!id.empty() && id.back() == '\n') id.pop_back();
     return id;
   }
-
-  bool stderr_is_terminal() override { return ::isatty(STDERR_FILENO) == 1; }
 
   std::string host_name() override {
     if (const char* given = std::getenv("TRIREME_HOST"); given != nullptr && *given != '\0') return given;

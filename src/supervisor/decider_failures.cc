@@ -207,8 +207,8 @@ std::optional<Finish> Decider::State::verdict(const Failing& failing) {
   }
   const std::size_t count = fruitless.size();
   if (is(failing.code, ExitCode::kDiverged) && count > 1 && same(fruitless[count - 2], fruitless[count - 1])) {
-    return Finish{ExitCode::kDiverged,
-                  fmt::format("{}; the same again from the checkpoint: no fault of a machine", failing.message)};
+    return Finish{ExitCode::kDiverged, fmt::format("{}; the same again from {}: no fault of a machine", failing.message,
+                                                   tally.durable() >= 0 ? "the checkpoint" : "the start")};
   }
   if (static_cast<int>(count) > policy.retries) return no_progress(failing);
   return std::nullopt;

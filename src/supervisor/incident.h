@@ -71,8 +71,8 @@ Result<Incident> incident_from_json(const Json& json);
 Result<Recovery> recovery_from_json(const Json& json);
 
 std::string incidents_of(const std::string& out);  // incidents.jsonl of a run directory
-// Appends one line, whole and durable, unless it is the last one already: an attempt that failed may be made again. A last
-// line that was cut off is dropped first.
+// Appends one line, whole and durable, unless it is the last one already: an attempt that failed may be made again. A
+// last line that was cut off is dropped first.
 void append_incident(Env& env, const std::string& out, const Json& line);
 // All lines, in their order; no file: none. A last line that was cut off is passed over; any other that is none of the
 // two is refused, by its number.

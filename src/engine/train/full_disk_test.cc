@@ -65,6 +65,7 @@ class FullDisk : public ::testing::Test {
     curve_ = unbroken.curve();
     const ResolvedRun run = unbroken.resolved(kTwoReplicas);
     needed_ = save_bytes(run.plan.table, run.config.layout);
+    too_little_ = needed_.count - 2000;
   }
 
   // Between the first look at the disk after `step`, which is that before the next save, and that save.
@@ -98,6 +99,8 @@ class FullDisk : public ::testing::Test {
   SmallRun run_;
   std::vector<std::string> curve_;
   Bytes needed_;
+  // While a run goes on: a lease that is being renewed gives its old file's bytes back.
+  std::int64_t too_little_ = 0;
 };
 
 TEST_F(FullDisk, IsRefusedBeforeTheFirstStep) {
@@ -150,16 +153,17 @@ TEST_F(FullDisk, WhileTheFirstSaveIsWrittenLeavesARunThatBeginsAnewByItself) {
 
 TEST_F(FullDisk, BeforeASaveIsAWarningAndTrainingGoesOn) {
   const SmallRun::Outcome outcome = run_.run(kTwoReplicas, [&](std::int64_t step) {
-    if (step == 2) env_->leave_room(needed_.count - 1);
+    if (step == 2) env_->leave_room(too_little_);
     if (step == 3) env_->empty();
     return false;
   });
   EXPECT_EQ(outcome.error, "");
   EXPECT_EQ(run_.curve(), curve_);
-  EXPECT_THAT(run_.logged(),
-              HasSubstr(fmt::format("warning: no checkpoint now: it needs {}, and the disk of out/checkpoints has {} "
-                                    "left. Training goes on; free some space, or this run can be lost\n",
-                                    format_bytes(needed_), format_bytes(Bytes{needed_.count - 1}))));
+  EXPECT_THAT(
+      run_.logged(),
+      AllOf(HasSubstr(fmt::format("warning: no checkpoint now: it needs {}, and the disk of out/checkpoints has ",
+                                  format_bytes(needed_))),
+            HasSubstr("left. Training goes on; free some space, or this run can be lost\n")));
   EXPECT_EQ(env_->list_directory(checkpoints_of("out")), std::vector<std::string>{"step-00000004"});
   EXPECT_THAT(checkpoint::damages_of(*env_, checkpoint_path(4)), IsEmpty());
 }
@@ -167,7 +171,7 @@ TEST_F(FullDisk, BeforeASaveIsAWarningAndTrainingGoesOn) {
 TEST_F(FullDisk, BeforeTheLastSaveIsAnError) {
   run_to_step_2();
   const SmallRun::Outcome outcome = run_.run(kTwoReplicas, [&](std::int64_t step) {
-    if (step == 3) env_->leave_room(needed_.count - 1);
+    if (step == 3) env_->leave_room(too_little_);
     return false;
   });
   EXPECT_EQ(outcome.code, ExitCode::kStorage);
@@ -182,7 +186,7 @@ TEST_F(FullDisk, BeforeTheLastSaveIsAnError) {
 TEST_F(FullDisk, BeforeTheSaveOfAStopIsAnError) {
   run_to_step_2();
   const SmallRun::Outcome outcome = run_.run(kTwoReplicas, [&](std::int64_t step) {
-    if (step == 3) env_->leave_room(needed_.count - 1);
+    if (step == 3) env_->leave_room(too_little_);
     return step == 3;
   });
   EXPECT_EQ(outcome.code, ExitCode::kStorage);

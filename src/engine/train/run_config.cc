@@ -47,6 +47,7 @@ Result<Json> override_value(const RunKey& key, const std::string& text) {
     return wrong(key.name, text,
                  fmt::format("must be {} {}, and finite", key.kind == "integer" ? "an" : "a", key.kind));
   }
+  if (key.kind == "seconds" && !plain) return Json(text);
   Result<double> number = plain ? Result<double>(signed_number) : parse_count(text);
   if (!number) return wrong(key.name, text, fmt::format("must be {} {}", key.kind == "integer" ? "an" : "a", key.kind));
   const double x = *number;

@@ -199,6 +199,22 @@ TEST(RunConfig, DeadlinesDoNotContradictOneAnother) {
             "supervise.hang_floor = 3s: must not be above train.start_deadline (1s); nearest legal: 1s");
 }
 
+TEST(RunConfig, DeadlinesAreSecondsOrHaveTheirUnit) {
+  const auto deadline = [](const std::string& file, const Overrides& overrides) {
+    return from(kLeast + file, overrides).or_throw().deadline_s;
+  };
+  EXPECT_EQ(deadline("", {{"train.deadline", "30"}}), 30.0);
+  EXPECT_EQ(deadline("", {{"train.deadline", "2.5"}}), 2.5);
+  EXPECT_EQ(deadline("", {{"train.deadline", "3m"}}), 180.0);
+  EXPECT_EQ(deadline("[train]\ndeadline = 40\n", {}), 40.0);
+  EXPECT_EQ(deadline("[train]\ndeadline = '40s'\n", {}), 40.0);
+  EXPECT_EQ(refusal(kLeast, {{"train.deadline", "0"}}), "train.deadline = 0: must be in [0.001, 1000000) seconds");
+  EXPECT_EQ(refusal(kLeast, {{"train.deadline", "30d"}}),
+            "train.deadline = \"30d\": must be in [0.001, 1000000) seconds");
+  EXPECT_EQ(refusal(kLeast + "[train]\ndeadline = true\n"),
+            "train.deadline = true: must be seconds, or text with a unit; nearest legal: 30, \"10min\"");
+}
+
 TEST(RunConfig, WrongValuesNameTheRule) {
   for (const char* wrong :
        {"[train]\nsteps = 0\n", "[train]\nsteps = 'x'\n", "[train]\nsteps = 1.5\n", "[optimizer]\nbeta1 = 1.0\n",

@@ -123,6 +123,27 @@ inline RunKey bytes_key(std::string name, std::string help, Field<Bytes> field) 
               }};
 }
 
+// Seconds, as a number (120) or as text with its unit ("2min"); at least `least`, below `below`.
+inline RunKey seconds_key(std::string name, std::string help, Field<double> field, Seconds least, Seconds below) {
+  return {.name = name,
+          .kind = "seconds",
+          .help = std::move(help),
+          .set = [name, field, least, below](RunConfig& config, const Json& value) -> Status {
+            if (!value.is_number() && !value.is_string()) {
+              return wrong(name, value.dump(), "must be seconds, or text with a unit", "30, \"10min\"");
+            }
+            const Result<Seconds> time =
+                value.is_number() ? Result<Seconds>(Seconds{value.as_number()}) : parse_seconds(value.as_string());
+            if (!time) return wrong(name, value.as_string(), time.failure().rule, time.failure().nearest);
+            if (!(*time >= least && *time < below)) {
+              return wrong(name, value.dump(), fmt::format("must be in [{}, {}) seconds", least.count, below.count));
+            }
+            field(config) = time->count;
+            return ok_status();
+          },
+          .get = [field](const RunConfig& config) { return Json(read(field, config)); }};
+}
+
 struct TimeRange {
   Seconds least, most;
   bool may_be_empty = false;  // "" is zero: not given

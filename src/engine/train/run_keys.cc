@@ -75,12 +75,12 @@ std::vector<RunKey> train_keys() {
           [](RunConfig& c) -> std::int64_t& { return c.log_interval; }, 0),
       bytes_key("train.memory_limit", "what a rank may hold at once; empty: no limit",
                 [](RunConfig& c) -> Bytes& { return c.memory_limit; }),
-      number_key(
+      seconds_key(
           "train.deadline", "seconds that a rank waits for another before the run ends with code 86",
-          [](RunConfig& c) -> double& { return c.deadline_s; }, 0.001, 1e6),
-      number_key(
+          [](RunConfig& c) -> double& { return c.deadline_s; }, Seconds{0.001}, Seconds{1e6}),
+      seconds_key(
           "train.start_deadline", "the same for the start and the first step",
-          [](RunConfig& c) -> double& { return c.start_deadline_s; }, 0.001, 1e6),
+          [](RunConfig& c) -> double& { return c.start_deadline_s; }, Seconds{0.001}, Seconds{1e6}),
   };
 }
 
