@@ -368,12 +368,7 @@ void Decider::State::look_at_start() {
                                     connected ? "" : " before all ranks were there")});
     return;
   }
-  for (const std::string& host : start->silent_hosts({now.count - policy.lost_after.count})) {
-    return fail({.kind = FailureKind::kHostLost,
-                 .ranks = start->ranks_of(host),
-                 .hosts = {host},
-                 .message = fmt::format("host {} is silent for {:.1f} s", host, policy.lost_after.count)});
-  }
+  if (std::optional<Failing> silent = silence()) return fail(std::move(*silent));
   if (stopping && reached(now, stop_until)) {
     return fail({.kind = FailureKind::kHung,
                  .ranks = {},
@@ -403,6 +398,25 @@ void Decider::State::look_at_start() {
   if (suspicions.empty() && reached(now, hang_at())) {
     ask_for_flight_records();
   }
+}
+
+// Of a host, or of a process, while others speak.
+std::optional<Failing> Decider::State::silence() const {
+  for (const std::string& host : start->silent_hosts({now.count - policy.lost_after.count})) {
+    return Failing{.kind = FailureKind::kHostLost,
+                   .ranks = start->ranks_of(host),
+                   .hosts = {host},
+                   .message = fmt::format("host {} is silent for {:.1f} s", host, policy.lost_after.count)};
+  }
+  if (const std::vector<int> ranks = start->stopped_ranks({now.count - policy.stopped_after.count}); !ranks.empty()) {
+    return Failing{
+        .kind = FailureKind::kHung,
+        .ranks = ranks,
+        .hosts = {},
+        .message = fmt::format("nothing is heard of {} for {:.1f} s, though the keeper speaks: the process is stopped",
+                               where(ranks), policy.stopped_after.count)};
+  }
+  return std::nullopt;
 }
 
 Seconds Decider::State::next_tick() const {

@@ -33,6 +33,7 @@ struct Policy {
   Seconds most_backoff{60};
   Seconds grace{30};         // from a request to stop until the workers must have saved
   Seconds lost_after{1.5};   // silence of a host that counts as its loss
+  Seconds stopped_after{5};  // silence of a rank's process, while its keeper speaks, that counts as a hang
   Seconds settle{0.5};       // how long a rank's word that another is lost waits for that one's own
   Seconds flight_wait{0.5};  // for flight records
   Seconds end_wait{10};      // from the last rank's end in order to the launcher's

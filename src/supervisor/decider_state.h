@@ -110,6 +110,7 @@ struct Decider::State {
   void hear(int, const Other&) {}  // not for a supervisor
   void look();                     // at the time, after every event
   void look_at_start();
+  std::optional<Failing> silence() const;
   Seconds next_tick() const;
   Seconds hang_at() const;
   bool all_silent() const;

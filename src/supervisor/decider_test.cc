@@ -168,6 +168,30 @@ TEST(Decider, WhoeverIsStoppedTogetherIsWaitedFor) {
   EXPECT_EQ(incidents_in(run.tell(Heard{1, telemetry::Alive{}}, 1)).at(0).kind, FailureKind::kHostLost);
 }
 
+// Before any step is known to be done nothing may advance for ten minutes; a process of which no thread speaks is not
+// waited for so long.
+TEST(Decider, AStoppedProcessIsAHangInAnyPhase) {
+  for (const bool resumed : {false, true}) {
+    SmallRun run{.policy = patient()};
+    run.begin();
+    run.connect(resumed);
+    std::vector<Incident> incidents;
+    const auto speak = [&](const std::vector<int>& who, double after) {
+      for (const int peer : who) {
+        for (Incident& one : incidents_in(run.tell(Heard{peer, telemetry::Alive{}}, after))) incidents.push_back(one);
+      }
+    };
+    for (int word = 0; word < 40; ++word) speak({1, 2, 3, 4}, 0.15);
+    EXPECT_TRUE(incidents.empty());
+    for (int word = 0; word < 10; ++word) speak({1, 2, 3}, 0.15);
+    EXPECT_TRUE(incidents.empty());
+    for (int word = 0; word < 10 && incidents.empty(); ++word) speak({1, 2, 3}, 0.15);
+    ASSERT_EQ(incidents.size(), 1U);
+    EXPECT_EQ(incidents[0].kind, FailureKind::kHung);
+    EXPECT_EQ(incidents[0].ranks, std::vector<int>{1});
+  }
+}
+
 TEST(Decider, AStopWithoutEndIsAHang) {
   SmallRun run{.policy = waits_for_all()};
   run.begin();

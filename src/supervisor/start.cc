@@ -143,6 +143,20 @@ std::vector<std::string> Start::silent_hosts(Seconds since) const {
   return silent.size() == heard.size() && !others_closed ? std::vector<std::string>{} : silent;
 }
 
+std::vector<int> Start::stopped_ranks(Seconds since) const {
+  std::vector<int> stopped;
+  for (const auto& [id, peer] : peers_) {
+    if (peer.keeper || peer.gone || peer.last_heard >= since) continue;
+    for (const int rank : peer.ranks) {
+      const RankView& view = ranks_[static_cast<std::size_t>(rank)];
+      if (!view.ended && !view.process_ended && view.keeper && peers_.at(*view.keeper).last_heard >= since) {
+        stopped.push_back(rank);
+      }
+    }
+  }
+  return stopped;
+}
+
 std::vector<std::string> Start::hosts_not_heard() const {
   std::vector<std::string> hosts;
   for (const Host& host : choice_.placement.hosts) {

@@ -79,6 +79,9 @@ class Start {
   // Hosts of which nobody was heard since `since`, though somebody of them is connected; none where all are
   // silent, and none has closed its connections: then it may be us who are cut off.
   std::vector<std::string> silent_hosts(Seconds since) const;
+  // Ranks that run on, of which nothing was heard since `since`, though their keeper was: their process is stopped. It
+  // is seen so in any phase, however long nothing may advance in that.
+  std::vector<int> stopped_ranks(Seconds since) const;
   // Hosts of this start of which nobody was ever heard.
   std::vector<std::string> hosts_not_heard() const;
   std::vector<int> ranks_of(const std::string& host) const;
