@@ -44,17 +44,18 @@ class FillingEnv : public FakeEnv {
     denied_ = 0;
     limit_bytes(-1);
   }
-  // After so many sleeps of anybody: waits sleep.
-  void empty_after(int sleeps) { sleeps_ = sleeps; }
+  // As soon as anybody sleeps, as those do who wait, while this is so. Time goes slowly then: no long sleep of one
+  // thread takes another's whole patience.
+  void empty_when(std::function<bool()> so) { empty_when_ = std::move(so); }
   void sleep(Seconds duration) override {
-    FakeEnv::sleep(duration);
-    if (sleeps_ > 0 && --sleeps_ == 0) empty();
+    if (empty_when_ && empty_when_()) empty();
+    FakeEnv::sleep(empty_when_ ? std::min(duration, Seconds{0.05}) : duration);
   }
 
  private:
   std::int64_t leave_ = -1;
   std::atomic<int> denied_ = 0;
-  std::atomic<int> sleeps_ = 0;
+  std::function<bool()> empty_when_;
 };
 
 class FullDisk : public ::testing::Test {
@@ -210,9 +211,9 @@ TEST_F(FullDisk, BeforeTheSaveOfAStopKeepsTheOneBefore) {
 TEST_F(FullDisk, ForAMomentWhileACheckpointIsWrittenIsWaitedFor) {
   for (const std::int64_t bytes : {0, 2000, 20000}) {
     SmallRun run(std::unique_ptr<FakeEnv>(env_ = new FillingEnv));
+    env_->empty_when([&] { return run.logged().find("No space left on device") != std::string::npos; });
     const SmallRun::Outcome outcome = run.run(kTwoReplicas, [&](std::int64_t step) {
       if (step == 2) env_->fill_after_answer(bytes);
-      if (step == 2) env_->empty_after(100);
       return false;
     });
     EXPECT_EQ(outcome.error, "");
@@ -235,9 +236,9 @@ TEST_F(FullDisk, ForAMomentBeforeTheLastSaveIsWaitedFor) {
 TEST_F(FullDisk, ForAMomentWhileMetricsAreWrittenTearsNoLine) {
   for (const std::int64_t bytes : {0, 10, 300}) {
     SmallRun run(std::unique_ptr<FakeEnv>(env_ = new FillingEnv));
+    env_->empty_when([&] { return run.logged().find("the run goes on meanwhile") != std::string::npos; });
     const SmallRun::Outcome outcome = run.run(kTwoReplicas, [&](std::int64_t step) {
       if (step == 1) env_->leave_room(bytes);
-      if (step == 1) env_->empty_after(100);
       return false;
     });
     EXPECT_EQ(outcome.error, "");
