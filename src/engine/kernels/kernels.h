@@ -50,7 +50,8 @@ struct Gemm {
 // The target of a token that bears no loss.
 inline constexpr std::int32_t kIgnoredTarget = -1;
 
-enum class NormType { kLayerNorm, kRmsNorm };
+// kRmsNormOffset: an RMS norm whose weight holds the difference from one.
+enum class NormType { kLayerNorm, kRmsNorm, kRmsNormOffset };
 enum class ActivationType { kGeluTanh, kSilu, kRelu };
 
 // Dropout by counter: element (sequence i, position p, column j) is kept iff
@@ -67,8 +68,9 @@ struct Dropout {
   std::int64_t row_begin = 0;
 };
 
-// Causal self-attention with shared key/value heads. q: [T, heads d], k, v: [T, kv_heads d]; strided rows allowed
-// (parts of a fused projection). out: [T, heads d]; log_sum_exp: [sequences heads, sequence].
+// Causal self-attention with shared key/value heads: query i sees keys j, i - window < j <= i. q: [T, heads d],
+// k, v: [T, kv_heads d]; strided rows allowed (parts of a fused projection). out: [T, heads d]; log_sum_exp:
+// [sequences heads, sequence]. A window of the whole sequence or more has the bits of none.
 // Where q, k, v and d_out are BF16 its products are those of BF16 (Gemm): probabilities, times dropout, and the
 // gradients of scores are rounded to BF16 for the products that read them. Else all is in F32.
 // Probability dropout: element ((head_begin + head) * sequence + query) * sequence + key of the sequence's stream.
@@ -79,6 +81,7 @@ struct AttentionShape {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   double scale = 1.0;           // of the scores; 1 / sqrt(head_dim)
+  std::int64_t window = 0;      // positions that a query attends to, itself included; 0: all before it
   std::int64_t head_begin = 0;  // global index of the first local query head
   Dropout dropout;              // probability, seed, streams used
 };
@@ -138,7 +141,8 @@ class Kernels {
   // d_table[p] (+)= sum over sequences, ascending, of d_out[i * sequence + p]; rows >= sequence get zero.
   virtual void position_backward(ConstTensorView d_out, std::int64_t sequence, TensorView d_table, bool accumulate) = 0;
 
-  // y = (x - mean) * r * weight + bias, or x * r * weight (RMS; bias empty). stats[t] = {mean, r}, RMS {0, r}; F32.
+  // y = (x - mean) * r * weight + bias; x * r * weight (kRmsNorm); x * r * (1 + weight), the sum rounded first
+  // (kRmsNormOffset). RMS norms have no bias: it is empty. stats[t] = {mean, r}, RMS {0, r}; F32.
   virtual void norm_forward(NormType type, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
                             double epsilon, TensorView y, TensorView stats) = 0;
   // y again from x and stats: the same bits as norm_forward gave.
@@ -151,6 +155,23 @@ class Kernels {
   // column_sum.
   virtual void norm_backward_weight(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
                                     TensorView d_weight, TensorView d_bias, bool accumulate) = 0;
+
+  // kRmsNorm of rows that are cut over tensor-parallel ranks, in steps between which these add up `sums` and `dots`
+  // ([1, T], F32). x, d_y, weight, addend and d_x have this rank's columns, columns_total counts those of all ranks.
+  // norm_apply gives y from stats, norm_backward_weight the gradient of the weight. Where one rank has all columns the
+  // bits are those of norm_forward and norm_backward_input.
+  // sums[t] = sum over columns of x^2.
+  virtual void row_square_sums(ConstTensorView x, TensorView sums) = 0;
+  // stats[t] = {0, 1 / sqrt(sums[t] / columns_total + epsilon)}.
+  virtual void stats_of_square_sums(ConstTensorView sums, std::int64_t columns_total, double epsilon,
+                                    TensorView stats) = 0;
+  // dots[t] = sum over columns of d_y * weight * normalised x.
+  virtual void norm_row_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
+                             TensorView dots) = 0;
+  // d_x = addend + the norm's input gradient; addend may be empty; d_x may be addend.
+  virtual void norm_backward_input_of_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
+                                           ConstTensorView weight, ConstTensorView dots, std::int64_t columns_total,
+                                           ConstTensorView addend, TensorView d_x) = 0;
 
   // Turns pairs (j, j + d/2) of every head by the angle of the row's position; in place. table: [sequence, head_dim]:
   // d/2 cosines, then d/2 sines, F32. inverse turns back (the backward).
@@ -192,6 +213,7 @@ class Kernels {
   virtual void fill(TensorView x, double value) = 0;
   virtual void copy(ConstTensorView from, TensorView to) = 0;  // rows may be strided
   virtual void add(TensorView y, ConstTensorView x) = 0;       // y += x
+  virtual void scale(TensorView x, double factor) = 0;         // x *= factor
 };
 
 }  // namespace trireme::kernels

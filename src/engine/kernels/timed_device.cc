@@ -20,8 +20,9 @@ double bytes_of(const Operand& operand) {
 
 // Multiplications and additions of one product of queries and keys, or of strips and values, over what a query sees.
 double product_flops(const AttentionShape& shape) {
-  const auto s = static_cast<double>(shape.sequence);
-  return static_cast<double>(shape.sequences * shape.heads * shape.head_dim) * s * (s + 1);
+  const std::int64_t s = shape.sequence, window = shape.window == 0 ? s : std::min(s, shape.window);
+  const auto twice_the_keys = static_cast<double>(window) * static_cast<double>(2 * s - window + 1);  // of all queries
+  return static_cast<double>(shape.sequences * shape.heads * shape.head_dim) * twice_the_keys;
 }
 
 class TimedKernels : public Kernels {
@@ -91,6 +92,23 @@ class TimedKernels : public Kernels {
                             TensorView d_weight, TensorView d_bias, bool accumulate) override {
     call("norm_backward_weight", &Kernels::norm_backward_weight, type, d_y, x, stats, d_weight, d_bias, accumulate);
   }
+  void row_square_sums(ConstTensorView x, TensorView sums) override {
+    call("row_square_sums", &Kernels::row_square_sums, x, sums);
+  }
+  void stats_of_square_sums(ConstTensorView sums, std::int64_t columns_total, double epsilon,
+                            TensorView stats) override {
+    call("stats_of_square_sums", &Kernels::stats_of_square_sums, sums, columns_total, epsilon, stats);
+  }
+  void norm_row_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
+                     TensorView dots) override {
+    call("norm_row_dots", &Kernels::norm_row_dots, d_y, x, stats, weight, dots);
+  }
+  void norm_backward_input_of_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
+                                   ConstTensorView weight, ConstTensorView dots, std::int64_t columns_total,
+                                   ConstTensorView addend, TensorView d_x) override {
+    call("norm_backward_input_of_dots", &Kernels::norm_backward_input_of_dots, d_y, x, stats, weight, dots,
+         columns_total, addend, d_x);
+  }
   void rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table, std::int64_t sequence,
               bool inverse) override {
     call("rotary", &Kernels::rotary, x, heads, head_dim, table, sequence, inverse);
@@ -129,6 +147,7 @@ class TimedKernels : public Kernels {
   void fill(TensorView x, double value) override { call("fill", &Kernels::fill, x, value); }
   void copy(ConstTensorView from, TensorView to) override { call("copy", &Kernels::copy, from, to); }
   void add(TensorView y, ConstTensorView x) override { call("add", &Kernels::add, y, x); }
+  void scale(TensorView x, double factor) override { call("scale", &Kernels::scale, x, factor); }
 
  private:
   template <class Work>

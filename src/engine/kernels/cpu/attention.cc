@@ -26,10 +26,11 @@ using cpu::Scratch;
 using cpu::writable;
 
 template <class Function>
-void for_blocks(std::int64_t sequence, const Function& function) {
-  for (std::int64_t begin = 0; begin < sequence; begin += kAttentionRows) {
-    const std::int64_t rows = std::min(kAttentionRows, sequence - begin);
-    function(Block{begin, rows, begin + rows});
+void for_blocks(const AttentionShape& shape, const Function& function) {
+  const std::int64_t window = shape.window == 0 ? shape.sequence : std::min(shape.window, shape.sequence);
+  for (std::int64_t begin = 0; begin < shape.sequence; begin += kAttentionRows) {
+    const std::int64_t rows = std::min(kAttentionRows, shape.sequence - begin);
+    function(Block{begin, rows, begin + rows, window});
   }
 }
 
@@ -57,15 +58,18 @@ Item item_of(const AttentionShape& shape, std::int64_t index) {
   return {i, index % shape.kv_heads, i * shape.sequence};
 }
 
-void factors_of(const AttentionShape& shape, const Item& item, std::int64_t head, std::int64_t query,
+// Of the keys that row i sees.
+void factors_of(const AttentionShape& shape, const Item& item, std::int64_t head, const Block& block, std::int64_t i,
                 std::vector<float>& factors) {
-  const std::int64_t first = ((shape.head_begin + head) * shape.sequence + query) * shape.sequence;
-  cpu::dropout_factors(shape.dropout, item.sequence_index, first, query + 1, factors.data());
+  const std::int64_t row = ((shape.head_begin + head) * shape.sequence + block.begin + i) * shape.sequence;
+  const std::int64_t first = block.first_seen(i);
+  cpu::dropout_factors(shape.dropout, item.sequence_index, row + first, block.end_seen(i) - first, factors.data());
 }
 
 void check(const AttentionShape& shape, const TensorView& scratch, std::int64_t per_thread, int threads) {
   TRIREME_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{} heads on {} key/value heads", shape.heads,
                 shape.kv_heads);
+  TRIREME_CHECK(shape.window >= 0, "a window of {}", shape.window);
   cpu::check_dropout(shape.dropout, shape.sequences);
   TRIREME_CHECK(scratch.dtype == DType::kF32 && scratch.contiguous() && scratch.elements() >= per_thread * threads,
                 "attention scratch: {} {}, not {} of F32", scratch.elements(), dtype_name(scratch.dtype),
@@ -81,10 +85,9 @@ void read_ahead(const AttentionShape& shape, const Item& item, std::int64_t head
   for (const InRows* rows : tensors) rows->prefetch(item.first_row + row, of * shape.head_dim, shape.head_dim);
 }
 
-// One row of probabilities from its scores, up to the query; returns log-sum-exp.
-float softmax_row(float* row, const AttentionShape& shape, std::int64_t query) {
+// One row of probabilities from its scores, of the keys seen; returns log-sum-exp.
+float softmax_row(float* row, const AttentionShape& shape, std::int64_t seen) {
   const auto scale = static_cast<float>(shape.scale);
-  const std::int64_t seen = query + 1;
   const float most = simd::scaled_maximum(row, scale, seen);
   const float sum = simd::exponentials(row, scale, most, seen);
   simd::scale(row, 1.0f / sum, seen);
@@ -118,19 +121,19 @@ class Forward {
     products.pack_rows({v_, item.first_row, s, item.kv_head * d, d}, values);
     const std::int64_t group = shape_.heads / shape_.kv_heads;
     for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
-      for_blocks(s, [&](const Block& block) {
+      for_blocks(shape_, [&](const Block& block) {
         products.pack_factors({q_, item.first_row + block.begin, block.rows, head * d, d}, query);
         products.scores(query, keys, block, strip);
         for (std::int64_t i = 0; i < block.rows; ++i) {
           read_ahead(shape_, item, head, block, i, {&q_});
-          float* row = strip + i * width;
-          const std::int64_t position = block.begin + i;
-          log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position] = softmax_row(row, shape_, position);
+          const std::int64_t first = block.first_seen(i), seen = block.end_seen(i) - first;
+          float* row = strip + i * width + first;
+          log_sum_exp_.row(item.sequence_index * shape_.heads + head)[block.begin + i] = softmax_row(row, shape_, seen);
           if (!factors.empty()) {
-            factors_of(shape_, item, head, position, factors);
-            simd::apply_factors(row, row, factors.data(), position + 1);
+            factors_of(shape_, item, head, block, i, factors);
+            simd::apply_factors(row, row, factors.data(), seen);
           }
-          products.finish_row(strip, i, position + 1, block);
+          products.finish_row(strip, i, block);
         }
         products.combine(strip, values, block, output);
         unpack(output, out_, item.first_row + block.begin, block.rows, head * d, d);
@@ -186,7 +189,7 @@ class Backward {
     std::memset(m.d_values, 0, static_cast<std::size_t>(s * padded) * sizeof(float));
     const std::int64_t group = shape_.heads / shape_.kv_heads;
     for (std::int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head) {
-      for_blocks(s, [&](const Block& block) { this->block(item, head, block, m); });
+      for_blocks(shape_, [&](const Block& block) { this->block(item, head, block, m); });
     }
     unpack(m.d_keys, d_k_, item.first_row, s, item.kv_head * d, d);
     unpack(m.d_values, d_v_, item.first_row, s, item.kv_head * d, d);
@@ -214,7 +217,7 @@ class Backward {
       gradient_row(item, head, block, i, m);
     }
     m.products.scatter(m.strip, m.d_output, block, m.d_values);
-    for (std::int64_t i = 0; i < block.rows; ++i) m.products.finish_row(m.d_strip, i, block.begin + i + 1, block);
+    for (std::int64_t i = 0; i < block.rows; ++i) m.products.finish_row(m.d_strip, i, block);
     m.products.scatter(m.d_strip, m.query, block, m.d_keys);
     m.products.combine(m.d_strip, m.keys, block, m.d_query);
     unpack(m.d_query, d_q_, row, block.rows, head * d, d);
@@ -224,13 +227,14 @@ class Backward {
   void gradient_row(const Item& item, std::int64_t head, const Block& block, std::int64_t i, Memory& m) const {
     const std::int64_t d = shape_.head_dim, width = attention_padded(shape_.sequence);
     const std::int64_t row = item.first_row + block.begin + i, position = block.begin + i;
+    const std::int64_t first = block.first_seen(i), at = i * width + first;
     const float row_dot =
         simd::dot(d_out_.part(row, head * d, d, m.room.data()), out_.part(row, head * d, d, m.room.data() + d), d);
-    if (!m.factors.empty()) factors_of(shape_, item, head, position, m.factors);
-    simd::attention_gradient(m.strip + i * width, m.d_strip + i * width, static_cast<float>(shape_.scale),
+    if (!m.factors.empty()) factors_of(shape_, item, head, block, i, m.factors);
+    simd::attention_gradient(m.strip + at, m.d_strip + at, static_cast<float>(shape_.scale),
                              log_sum_exp_.row(item.sequence_index * shape_.heads + head)[position], row_dot,
-                             m.factors.empty() ? nullptr : m.factors.data(), position + 1);
-    m.products.finish_row(m.strip, i, position + 1, block);
+                             m.factors.empty() ? nullptr : m.factors.data(), block.end_seen(i) - first);
+    m.products.finish_row(m.strip, i, block);
   }
 
   const AttentionShape& shape_;

@@ -57,8 +57,8 @@ class FloatProducts {
 
   // strip = queries columns.
   void scores(const Queries& queries, const float* columns, const Block& block, float* strip) const {
-    for (std::int64_t key = 0; key < block.keys; key += kAttentionPanel) {
-      const std::int64_t first = std::max<std::int64_t>(0, key - block.begin);
+    for (std::int64_t key = round_down(block.first_key()); key < block.keys; key += kAttentionPanel) {
+      const std::int64_t first = block.first_row(key);
       multiply({.a = queries.rows + first * padded_,
                 .a_row = padded_,
                 .a_column = 1,
@@ -66,35 +66,37 @@ class FloatProducts {
                 .b_row = width_,
                 .c = strip + first * width_ + key,
                 .c_stride = width_,
-                .rows = block.rows - first},
-               d_);
+                .rows = block.end_row(key + kAttentionPanel) - first},
+               0, d_);
     }
   }
-  // What combine and scatter read of a strip's row i, the first `seen` of it.
-  void finish_row(float* strip, std::int64_t i, std::int64_t seen, const Block& block) const {
-    std::memset(strip + i * width_ + seen, 0, static_cast<std::size_t>(block.keys - seen) * sizeof(float));
+  // What combine and scatter read of a strip's row i, of which the keys seen are there.
+  void finish_row(float* strip, std::int64_t i, const Block& block) const {
+    float* row = strip + i * width_;
+    std::fill(row + block.first_key(), row + block.first_seen(i), 0.0f);
+    std::fill(row + block.end_seen(i), row + block.keys, 0.0f);
   }
   // out = strip rows.
   void combine(const float* strip, const float* rows, const Block& block, float* out) const {
     for (std::int64_t row = 0; row < block.rows; row += kGroup) {
-      const std::int64_t count = std::min(kGroup, block.rows - row);
+      const std::int64_t count = std::min(kGroup, block.rows - row), first = block.first_seen(row);
       for (std::int64_t column = 0; column < padded_; column += kAttentionPanel) {
-        multiply({.a = strip + row * width_,
+        multiply({.a = strip + row * width_ + first,
                   .a_row = width_,
                   .a_column = 1,
-                  .b = rows + column,
+                  .b = rows + first * padded_ + column,
                   .b_row = padded_,
                   .c = out + row * padded_ + column,
                   .c_stride = padded_,
                   .rows = count},
-                 block.begin + row + count);
+                 first, block.end_seen(row + count - 1));
       }
     }
   }
   // sums += strip' queries.
   void scatter(const float* strip, const Queries& queries, const Block& block, float* sums) const {
-    for (std::int64_t key = 0; key < block.keys; key += kGroup) {
-      const std::int64_t first = std::max<std::int64_t>(0, key - block.begin);
+    for (std::int64_t key = block.first_key(); key < block.keys; key += kGroup) {
+      const std::int64_t first = block.first_row(key), count = std::min(kGroup, block.keys - key);
       for (std::int64_t column = 0; column < padded_; column += kAttentionPanel) {
         multiply({.a = strip + first * width_ + key,
                   .a_row = 1,
@@ -103,9 +105,9 @@ class FloatProducts {
                   .b_row = padded_,
                   .c = sums + key * padded_ + column,
                   .c_stride = padded_,
-                  .rows = std::min(kGroup, block.keys - key),
+                  .rows = count,
                   .add = true},
-                 block.rows - first);
+                 0, block.end_row(key + count) - first);
       }
     }
   }
@@ -113,15 +115,17 @@ class FloatProducts {
  private:
   static constexpr std::int64_t kGroup = 16;  // rows of a result whose contraction is cut alike
 
-  // In blocks of the contraction, as all products (kernels.h).
-  static void multiply(simd::PanelProduct work, std::int64_t inner) {
+  static std::int64_t round_down(std::int64_t key) { return key / kAttentionPanel * kAttentionPanel; }
+
+  // Terms [begin, end) of a contraction, in its blocks, as all products (kernels.h). a and b are at `begin`.
+  static void multiply(simd::PanelProduct work, std::int64_t begin, std::int64_t end) {
     const bool add = work.add;
-    for (std::int64_t begin = 0; begin < inner; begin += kGemmKBlock) {
-      work.inner = std::min(kGemmKBlock, inner - begin);
-      work.add = add || begin > 0;
+    for (std::int64_t at = begin; at < end; at += work.inner) {
+      work.inner = std::min(kGemmKBlock - at % kGemmKBlock, end - at);
+      work.add = add || at > begin;
       simd::panel_product(work);
-      work.a += kGemmKBlock * work.a_column;
-      work.b += kGemmKBlock * work.b_row;
+      work.a += work.inner * work.a_column;
+      work.b += work.inner * work.b_row;
     }
   }
 

@@ -63,37 +63,42 @@ class PairProducts {
   }
 
   void scores(const Queries& queries, const float* columns, const Block& block, float* strip) const {
-    for (std::int64_t key = 0; key < block.keys; key += kAttentionPanel) {
-      for (std::int64_t row = std::max<std::int64_t>(0, key - block.begin); row < block.rows; row += simd::kPairRows) {
+    for (std::int64_t key = round_down(block.first_key()); key < block.keys; key += kAttentionPanel) {
+      const std::int64_t end = block.end_row(key + kAttentionPanel);
+      for (std::int64_t row = block.first_row(key); row < end; row += simd::kPairRows) {
         multiply({.a = queries.rows + row * padded_,
                   .a_row = padded_,
                   .a_pair = 2,
                   .b = words(columns) + key * pairs(d_),
                   .c = strip + row * width_ + key,
                   .c_stride = width_,
-                  .rows = std::min(simd::kPairRows, block.rows - row)},
-                 pairs(d_));
+                  .rows = std::min(simd::kPairRows, end - row)},
+                 0, pairs(d_));
       }
     }
   }
-  void finish_row(const float* strip, std::int64_t i, std::int64_t seen, const Block& block) const {
+  // Whole pairs, the first key's and the last one's.
+  void finish_row(const float* strip, std::int64_t i, const Block& block) const {
+    const std::int64_t first = block.first_seen(i), end = block.end_seen(i);
     std::uint16_t* row = rounded_ + i * width_;
-    simd::narrow(DType::kBF16, strip + i * width_, row, seen);
-    std::memset(row + seen, 0, static_cast<std::size_t>(2 * pairs(block.keys) - seen) * sizeof(*row));
+    simd::narrow(DType::kBF16, strip + i * width_ + first, row + first, end - first);
+    std::fill(row + block.first_key() / 2 * 2, row + first, std::uint16_t{0});
+    std::fill(row + end, row + 2 * pairs(block.keys), std::uint16_t{0});
   }
   // Of the strip whose rows were finished last.
   void combine(const float*, const float* rows, const Block& block, float* out) const {
     for (std::int64_t row = 0; row < block.rows; row += simd::kPairRows) {
       const std::int64_t count = std::min(simd::kPairRows, block.rows - row);
+      const std::int64_t first = block.first_seen(row) / 2;  // a pair
       for (std::int64_t column = 0; column < padded_; column += kAttentionPanel) {
-        multiply({.a = rounded_ + row * width_,
+        multiply({.a = rounded_ + row * width_ + 2 * first,
                   .a_row = width_,
                   .a_pair = 2,
-                  .b = words(rows) + column * pairs(s_),
+                  .b = words(rows) + column * pairs(s_) + first * kAttentionPanel,
                   .c = out + row * padded_ + column,
                   .c_stride = padded_,
                   .rows = count},
-                 pairs(block.begin + row + count));
+                 first, pairs(block.end_seen(row + count - 1)));
       }
     }
   }
@@ -101,23 +106,25 @@ class PairProducts {
   void scatter(const float*, const Queries& queries, const Block& block, float* sums) const {
     const std::int64_t all = pairs(block.rows), panel = all * simd::kPairRows + simd::kPairRoom - simd::kPairRows;
     for (std::int64_t p = 0; p < all; ++p) {
-      const std::uint16_t* first = rounded_ + 2 * p * width_;
+      const std::uint16_t* first = rounded_ + 2 * p * width_ + block.first_key();
       simd::interleave(first, 2 * p + 1 < block.rows ? first + width_ : nullptr,
-                       {block.keys, simd::kPairRows, simd::kPairRoom, panel}, turned_ + p * simd::kPairRows);
+                       {block.keys - block.first_key(), simd::kPairRows, simd::kPairRoom, panel},
+                       turned_ + p * simd::kPairRows);
     }
-    for (std::int64_t key = 0; key < block.keys; key += simd::kPairRows) {
-      const std::int64_t first = std::max<std::int64_t>(0, key - block.begin) / 2;  // a pair
-      const std::uint32_t* turned = turned_ + key / simd::kPairRows * panel + first * simd::kPairRows;
+    const std::uint32_t* turned = turned_;
+    for (std::int64_t key = block.first_key(); key < block.keys; key += simd::kPairRows, turned += panel) {
+      const std::int64_t count = std::min(simd::kPairRows, block.keys - key);
+      const std::int64_t first = block.first_row(key) / 2;  // a pair
       for (std::int64_t column = 0; column < padded_; column += kAttentionPanel) {
-        multiply({.a = reinterpret_cast<const std::uint16_t*>(turned),
+        multiply({.a = reinterpret_cast<const std::uint16_t*>(turned + first * simd::kPairRows),
                   .a_row = 2,
                   .a_pair = 2 * simd::kPairRows,
                   .b = queries.panels + column * all + first * kAttentionPanel,
                   .c = sums + key * padded_ + column,
                   .c_stride = padded_,
-                  .rows = std::min(simd::kPairRows, block.keys - key),
+                  .rows = count,
                   .add = true},
-                 all - first);
+                 0, pairs(block.end_row(key + count)) - first);
       }
     }
   }
@@ -133,16 +140,19 @@ class PairProducts {
     return reinterpret_cast<const std::uint16_t*>(head.from.address(head.row + row, head.column));
   }
 
-  // In blocks of the contraction, as all products (kernels.h).
-  static void multiply(simd::PairBlock work, std::int64_t count) {
+  static std::int64_t round_down(std::int64_t key) { return key / kAttentionPanel * kAttentionPanel; }
+
+  // Pairs [begin, end) of a contraction, in its blocks, as all products (kernels.h). a and b are at `begin`.
+  static void multiply(simd::PairBlock work, std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t kBlock = kGemmKBlock / 2;
     const bool add = work.add;
     work.columns = kAttentionPanel;
-    for (std::int64_t begin = 0; begin < count; begin += kGemmKBlock / 2) {
-      work.pairs = std::min(kGemmKBlock / 2, count - begin);
-      work.add = add || begin > 0;
+    for (std::int64_t at = begin; at < end; at += work.pairs) {
+      work.pairs = std::min(kBlock - at % kBlock, end - at);
+      work.add = add || at > begin;
       simd::pair_block(work);
-      work.a += kGemmKBlock / 2 * work.a_pair;
-      work.b += kGemmKBlock / 2 * kAttentionPanel;
+      work.a += work.pairs * work.a_pair;
+      work.b += work.pairs * kAttentionPanel;
     }
   }
 

@@ -57,6 +57,7 @@ TEST_F(CpuChecks, Elementwise) {
       {"add", [&] { k_.add(x_.view(), other_.view()); }},
       {"no memory", [&] { k_.add(make_view(static_cast<std::byte*>(nullptr), DType::kF32, 4, 6), x_.view()); }},
       {"fill", [&] { k_.fill(wide_.view(), 0.0); }},
+      {"scale", [&] { k_.scale(wide_.view(), 2.0); }},
   });
 }
 
@@ -79,10 +80,27 @@ TEST_F(CpuChecks, EmbeddingsAndNorms) {
       {"weight", [&] { k_.norm_forward(layer, x, short_row_.view(), none, 1e-5, y, stats); }},
       {"y", [&] { k_.norm_apply(layer, x, stats, row, none, other_.view()); }},
       {"bias of RMS", [&] { k_.norm_apply(rms, x, stats, row, row, y); }},
+      {"bias of an offset", [&] { k_.norm_apply(NormType::kRmsNormOffset, x, stats, row, row, y); }},
       {"addend", [&] { k_.norm_backward_input(layer, x, x, stats, row, other_.view(), y); }},
       {"d_weight", [&] { k_.norm_backward_weight(layer, x, x, stats, short_row_.view(), row, false); }},
       {"d_bias", [&] { k_.norm_backward_weight(layer, x, x, stats, row, short_row_.view(), false); }},
       {"d_bias of RMS", [&] { k_.norm_backward_weight(rms, x, x, stats, row, row, false); }},
+  });
+}
+
+TEST_F(CpuChecks, NormsOfRowsCutOverRanks) {
+  const auto x = x_.view(), y = y_.view(), row = row_.view(), stats = stats_.view(), four = four_.view();
+  const ConstTensorView none;
+  expect_refused({
+      {"sums", [&] { k_.row_square_sums(x, row); }},
+      {"sums of stats", [&] { k_.stats_of_square_sums(row, 6, 1e-5, stats); }},
+      {"no columns", [&] { k_.stats_of_square_sums(four, 0, 1e-5, stats); }},
+      {"stats", [&] { k_.stats_of_square_sums(four, 6, 1e-5, x); }},
+      {"dots", [&] { k_.norm_row_dots(x, x, stats, row, row); }},
+      {"d_y", [&] { k_.norm_row_dots(other_.view(), x, stats, row, four); }},
+      {"dots of backward", [&] { k_.norm_backward_input_of_dots(x, x, stats, row, row, 6, none, y); }},
+      {"fewer columns", [&] { k_.norm_backward_input_of_dots(x, x, stats, row, four, 5, none, y); }},
+      {"addend", [&] { k_.norm_backward_input_of_dots(x, x, stats, row, four, 6, other_.view(), y); }},
   });
 }
 
@@ -150,6 +168,7 @@ TEST_F(CpuChecks, Attention) {
   };
   refused("groups", [](AttentionForward& work) { work.shape.kv_heads = 2; });
   refused("no heads", [](AttentionForward& work) { work.shape.kv_heads = 0; });
+  refused("window", [](AttentionForward& work) { work.shape.window = -1; });
   refused("keys", [&](AttentionForward& work) { work.k = other_.view(); });
   refused("values", [&](AttentionForward& work) { work.v = wide_.view(); });
   refused("out", [&](AttentionForward& work) { work.out = other_.view(); });

@@ -28,6 +28,7 @@ class CpuKernels : public Kernels {
   void fill(TensorView x, double value) override;
   void copy(ConstTensorView from, TensorView to) override;
   void add(TensorView y, ConstTensorView x) override;
+  void scale(TensorView x, double factor) override;
 
   // embedding.cc
   void embedding_forward(std::span<const std::int32_t> ids, ConstTensorView table, std::int64_t row_begin,
@@ -48,6 +49,14 @@ class CpuKernels : public Kernels {
                            ConstTensorView weight, ConstTensorView addend, TensorView d_x) override;
   void norm_backward_weight(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
                             TensorView d_weight, TensorView d_bias, bool accumulate) override;
+  void row_square_sums(ConstTensorView x, TensorView sums) override;
+  void stats_of_square_sums(ConstTensorView sums, std::int64_t columns_total, double epsilon,
+                            TensorView stats) override;
+  void norm_row_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
+                     TensorView dots) override;
+  void norm_backward_input_of_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
+                                   ConstTensorView weight, ConstTensorView dots, std::int64_t columns_total,
+                                   ConstTensorView addend, TensorView d_x) override;
 
   // attention.cc
   void attention_forward(const AttentionForward& work) override;

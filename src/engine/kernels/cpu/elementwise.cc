@@ -223,4 +223,16 @@ void CpuKernels::add(TensorView y, ConstTensorView x) {
   });
 }
 
+void CpuKernels::scale(TensorView x, double factor) {
+  const OutRows values = out_rows(x, x.rows, x.columns, "x");
+  for_row_blocks(team_, x.rows, [&](std::int64_t begin, std::int64_t end) {
+    Room room(values.is_narrow(), 1, x.columns);
+    for (std::int64_t t = begin; t < end; ++t) {
+      float* row = values.open(t, room[0], true);
+      simd::scale(row, static_cast<float>(factor), x.columns);
+      values.done(t, row);
+    }
+  });
+}
+
 }  // namespace trireme::kernels

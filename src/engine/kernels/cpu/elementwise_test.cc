@@ -187,11 +187,12 @@ TEST_P(CpuActivation, LargeArguments) {
 INSTANTIATE_TEST_SUITE_P(Types, CpuActivation,
                          testing::Values(ActivationType::kGeluTanh, ActivationType::kSilu, ActivationType::kRelu));
 
-TEST(CpuElementwise, FillCopyAdd) {
+TEST(CpuElementwise, FillCopyAddScale) {
   expect_kernel_on_shapes(kExact, [](Kernels& kernels, auto& w) {
     kernels.fill(w.output("filled"), 0.1);
     kernels.copy(w.random("x"), w.output("copied"));
     kernels.add(w.update("y"), w.random("x"));
+    kernels.scale(w.update("scaled"), std::sqrt(1152.0));
   });
 }
 

@@ -242,6 +242,7 @@ TEST_P(Narrow, Elementwise) {
     expect_rounded([&](Kernels& k, Tensors& t) { k.fill(t.out("x", 5, n), 0.3); });
     expect_rounded([&](Kernels& k, Tensors& t) { k.copy(t.in("from", 5, n), t.out("to", 5, n)); });
     expect_rounded([&](Kernels& k, Tensors& t) { k.add(t.out("y", 5, n), t.in("x", 5, n)); });
+    expect_rounded([&](Kernels& k, Tensors& t) { k.scale(t.out("x", 70, n), std::sqrt(1152.0)); });
   }
 }
 
@@ -274,7 +275,7 @@ TEST_P(Narrow, Activations) {
 }
 
 TEST_P(Narrow, Norms) {
-  for (const NormType type : {NormType::kLayerNorm, NormType::kRmsNorm}) {
+  for (const NormType type : {NormType::kLayerNorm, NormType::kRmsNorm, NormType::kRmsNormOffset}) {
     const bool biased = type == NormType::kLayerNorm;
     for (const std::int64_t n : {1, 40, 300}) {
       expect_rounded([&](Kernels& k, Tensors& t) {
@@ -293,6 +294,20 @@ TEST_P(Narrow, Norms) {
         });
       }
     }
+  }
+}
+
+TEST_P(Narrow, NormsOfRowsCutOverRanks) {
+  for (const std::int64_t n : {1, 40, 300}) {
+    expect_rounded([&](Kernels& k, Tensors& t) { k.row_square_sums(t.in("x", 70, n), t.wide("sums", 1, 70, true)); });
+    expect_rounded([&](Kernels& k, Tensors& t) {
+      k.norm_row_dots(t.in("d_y", 70, n), t.in("x", 70, n), t.wide("stats", 70, 2), t.in("weight", 1, n),
+                      t.wide("dots", 1, 70, true));
+    });
+    expect_rounded([&](Kernels& k, Tensors& t) {
+      k.norm_backward_input_of_dots(t.in("d_y", 70, n), t.in("x", 70, n), t.wide("stats", 70, 2), t.in("weight", 1, n),
+                                    t.wide("dots", 1, 70), 2 * n, t.in("addend", 70, n), t.out("d_x", 70, n));
+    });
   }
 }
 
@@ -322,6 +337,7 @@ struct AttentionCall {
   std::int64_t sequence, d;
   double dropout;
   bool backward, by_heads;
+  std::int64_t window = 0;
   void operator()(Kernels& k, Tensors& t) const {
     const std::array<std::uint64_t, 2> streams{1, 2};
     const std::int64_t rows = 2 * sequence;
@@ -331,7 +347,7 @@ struct AttentionCall {
     if (backward) k.fill(log_sum_exp, 3.0);
     const std::int64_t elements =
         backward ? attention_backward_scratch(sequence, d) : attention_forward_scratch(sequence, d);
-    TensorView scratch = t.wide("scratch", 1, 2 * elements);
+    TensorView scratch = t.wide("scratch", 1, 3 * elements);
     scratch.row_stride = scratch.columns;
     const TensorView out = t.out("out", rows, 4 * d);
     const ConstTensorView d_out = backward ? t.in("d_out", rows, 4 * d) : ConstTensorView{};
@@ -350,6 +366,7 @@ struct AttentionCall {
                                  .kv_heads = count,
                                  .head_dim = d,
                                  .scale = 0.35,
+                                 .window = window,
                                  .head_begin = 2 * head,
                                  .dropout = {.probability = dropout, .seed = 1, .streams = streams}};
       if (backward) {
@@ -390,6 +407,30 @@ TEST_P(Narrow, Attention) {
             by_heads{sequence, d, dropout, backward, true};
         GetParam() == DType::kBF16 ? expect_near_reference(whole) : expect_rounded(whole);
         EXPECT_EQ(run_with(one_, 0xffffffffU, false, by_heads), run_with(one_, 0xffffffffU, false, whole));
+      }
+    }
+  }
+}
+
+// Products of F16 are those of F32: a few shapes.
+TEST_P(Narrow, AttentionInAWindow) {
+  CpuKernels three(3);
+  const bool pairs = GetParam() == DType::kBF16;
+  for (const std::int64_t sequence : {1, 5, 67, 130, 300}) {
+    for (const std::int64_t window : {1, 2, 7, 64, 65, 131}) {
+      if (!pairs && (sequence != 67 || window % 2 == 0)) continue;
+      for (const bool backward : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} tokens, window {}{}", sequence, window, backward ? ", backward" : ""));
+        const AttentionCall call{sequence, 9, window % 2 == 0 ? 0.2 : 0.0, backward, false, window};
+        pairs ? expect_near_reference(call) : expect_rounded(call);
+        AttentionCall by_heads = call, wide = call, none = call;
+        by_heads.by_heads = true;
+        wide.window = sequence + window - 1;
+        none.window = 0;
+        const auto result = run_with(one_, 0xffffffffU, false, call);
+        EXPECT_EQ(run_with(three, 0xffffffffU, false, call), result);
+        EXPECT_EQ(run_with(one_, 0xffffffffU, false, by_heads), result);
+        EXPECT_EQ(run_with(one_, 0xffffffffU, false, wide), run_with(one_, 0xffffffffU, false, none));
       }
     }
   }

@@ -67,12 +67,8 @@ struct RowStats {
 };
 // y = (x - mean) inverse_deviation weight + bias. bias optional.
 void norm_apply(const float* x, RowStats stats, const float* weight, const float* bias, float* y, std::int64_t n);
-// With g = d_y weight and z the normalised x: the sums of g and of g z.
-struct NormSums {
-  float gradient = 0;
-  float product = 0;
-};
-NormSums norm_backward_sums(const float* d_y, const float* x, RowStats stats, const float* weight, std::int64_t n);
+// With g = d_y weight and z the normalised x: the sum of g z.
+float norm_dot(const float* d_y, const float* x, RowStats stats, const float* weight, std::int64_t n);
 // d_x = addend + inverse_deviation (g - mean_gradient - z mean_product). addend optional.
 void norm_backward_apply(const float* d_y, const float* x, RowStats stats, const float* weight, float mean_gradient,
                          float mean_product, const float* addend, float* d_x, std::int64_t n);

@@ -40,14 +40,11 @@ void norm_apply(const float* x, RowStats stats, const float* weight, const float
   });
 }
 
-NormSums norm_backward_sums(const float* d_y, const float* x, RowStats stats, const float* weight, std::int64_t n) {
-  NormSums sums;
-  sums.gradient = dot(d_y, weight, n);
-  sums.product = sum_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
+float norm_dot(const float* d_y, const float* x, RowStats stats, const float* weight, std::int64_t n) {
+  return sum_vectors(n, [&](std::size_t i, auto access) TRIREME_SIMD {
     const Vector g = hn::Mul(access.load(d_y + i), access.load(weight + i));
     return hn::Mul(g, normalised(access.load(x + i), stats));
   });
-  return sums;
 }
 
 void norm_backward_apply(const float* d_y, const float* x, RowStats stats, const float* weight, float mean_gradient,
@@ -97,7 +94,7 @@ HWY_EXPORT(sum);
 HWY_EXPORT(square_deviation);
 HWY_EXPORT(dot);
 HWY_EXPORT(norm_apply);
-HWY_EXPORT(norm_backward_sums);
+HWY_EXPORT(norm_dot);
 HWY_EXPORT(norm_backward_apply);
 HWY_EXPORT(strip_sum_normalised_f32);
 HWY_EXPORT(strip_sum_normalised_bf16);
@@ -110,8 +107,8 @@ float dot(const float* x, const float* y, std::int64_t n) { return HWY_DYNAMIC_D
 void norm_apply(const float* x, RowStats stats, const float* weight, const float* bias, float* y, std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(norm_apply)(x, stats, weight, bias, y, n);
 }
-NormSums norm_backward_sums(const float* d_y, const float* x, RowStats stats, const float* weight, std::int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(norm_backward_sums)(d_y, x, stats, weight, n);
+float norm_dot(const float* d_y, const float* x, RowStats stats, const float* weight, std::int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(norm_dot)(d_y, x, stats, weight, n);
 }
 void norm_backward_apply(const float* d_y, const float* x, RowStats stats, const float* weight, float mean_gradient,
                          float mean_product, const float* addend, float* d_x, std::int64_t n) {

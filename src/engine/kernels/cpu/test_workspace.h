@@ -1,8 +1,8 @@
 #pragma once
 
 // Tests of one kernel at a time: run by the reference loops in float64 and float32 and by the CPU kernels, there also
-// on two threads, at other alignments and row strides, and on parts of the rows and columns. The memory around each
-// tensor is NaN: a kernel that reads there shows it in its result, one that writes there is caught.
+// on two and three threads, at other alignments and row strides, and on parts of the rows and columns. The memory
+// around each tensor is NaN: a kernel that reads there shows it in its result, one that writes there is caught.
 
 #include <algorithm>
 #include <bit>
@@ -241,7 +241,7 @@ void expect_kernel(std::int64_t rows, std::int64_t columns, const Promise& promi
   SCOPED_TRACE(fmt::format("{} rows, {} columns", rows, columns));
   Inputs inputs;
   ReferenceKernels reference;
-  CpuKernels one(1), two(2);
+  CpuKernels one(1), two(2), three(3);
   const Place all{whole(rows), whole(columns)};
   const auto result = run_at<float>(all, inputs, one, run);
   ASSERT_FALSE(result.empty());
@@ -252,9 +252,9 @@ void expect_kernel(std::int64_t rows, std::int64_t columns, const Promise& promi
   } else {
     expect_near(result, narrow, 2 * promise.tolerance);
   }
-  {
-    SCOPED_TRACE("two threads");
-    expect_same_bits(run_at<float>(all, inputs, two, run), result);
+  for (CpuKernels* more : {&two, &three}) {
+    SCOPED_TRACE(fmt::format("{} threads", more->threads()));
+    expect_same_bits(run_at<float>(all, inputs, *more, run), result);
   }
   for (const std::int64_t offset : {1, 6}) {
     SCOPED_TRACE(fmt::format("offset {}, two threads", offset));

@@ -80,6 +80,7 @@ void run_simple_kernels(Kernels& k, Pool& pool, std::vector<TensorView>& results
   k.fill(part, 0.5);
   k.copy(column_range(row_range(y, 0, 2), 1, 3), part);
   k.add(row_range(added, 0, 4), x);
+  k.scale(added, 0.3);
   const TensorView table = pool.random(3, 6);
   const auto ids = pool.ids({2, 0, 1, 2});
   k.embedding_forward(ids, table, 0, x);
@@ -113,12 +114,21 @@ void run_layer_kernels(Kernels& k, Pool& pool, std::vector<TensorView>& results)
   const TensorView d_weight = pool.zeros(1, 6);
   const TensorView d_bias = pool.zeros(1, 6);
   k.norm_backward_weight(NormType::kLayerNorm, y, x, stats, d_weight, d_bias, false);
+  const TensorView sums = pool.zeros(1, 4);
+  const TensorView dots = pool.zeros(1, 4);
+  const TensorView cut_stats = pool.zeros(4, 2);
+  const TensorView cut_d_x = pool.random(4, 6);
+  k.row_square_sums(x, sums);
+  k.stats_of_square_sums(sums, 12, 1e-5, cut_stats);
+  k.norm_row_dots(y, x, cut_stats, weight, dots);
+  k.norm_backward_input_of_dots(y, x, cut_stats, weight, dots, 12, cut_d_x, cut_d_x);
   const TensorView d_gate = pool.zeros(4, 6);
   const TensorView act = pool.zeros(4, 6);
   k.activation_forward(ActivationType::kSilu, x, y, act);
   k.activation_backward(ActivationType::kSilu, act, x, y, d_gate, act);
 
   const TensorView out = pool.zeros(4, 6);
+  const TensorView windowed = pool.zeros(4, 6);
   const TensorView log_sum_exp = pool.zeros(6, 2);
   const TensorView d_q = pool.zeros(4, 6);
   const TensorView d_k = pool.zeros(4, 2);
@@ -128,15 +138,17 @@ void run_layer_kernels(Kernels& k, Pool& pool, std::vector<TensorView>& results)
   const TensorView values = pool.random(4, 2);
   {
     const std::vector<std::uint64_t> streams{5, 6};
-    const AttentionShape shape{.sequences = 2,
-                               .sequence = 2,
-                               .heads = 3,
-                               .kv_heads = 1,
-                               .head_dim = 2,
-                               .scale = 0.7,
-                               .dropout = {.probability = 0.3, .seed = 1, .streams = streams}};
+    AttentionShape shape{.sequences = 2,
+                         .sequence = 2,
+                         .heads = 3,
+                         .kv_heads = 1,
+                         .head_dim = 2,
+                         .scale = 0.7,
+                         .dropout = {.probability = 0.3, .seed = 1, .streams = streams}};
     k.attention_forward({shape, x, keys, values, out, log_sum_exp, scratch});
     k.attention_backward({shape, x, keys, values, out, log_sum_exp, y, d_q, d_k, d_v, scratch});
+    shape.window = 1;
+    k.attention_forward({shape, x, keys, values, windowed, log_sum_exp, scratch});
   }
   const auto targets = pool.ids({0, 5, kIgnoredTarget, 1});
   const TensorView logits = pool.random(4, 6);
@@ -148,8 +160,9 @@ void run_layer_kernels(Kernels& k, Pool& pool, std::vector<TensorView>& results)
   k.softmax_sum(logits, row_max, targets, 0, row_sum, target_logit);
   k.cross_entropy_loss(row_max, row_sum, target_logit, targets, loss);
   k.cross_entropy_backward(logits, row_max, row_sum, targets, 0, 0.5);
-  for (const TensorView& view : {y, again, stats, d_x, d_weight, d_bias, d_gate, act, out, log_sum_exp, d_q, d_k, d_v,
-                                 logits, row_max, row_sum, target_logit, loss}) {
+  for (const TensorView& view :
+       {y,   again,    stats,       d_x, d_weight, d_bias, sums,   cut_stats, dots,    cut_d_x,      d_gate, act,
+        out, windowed, log_sum_exp, d_q, d_k,      d_v,    logits, row_max,   row_sum, target_logit, loss}) {
     results.push_back(view);
   }
 }

@@ -140,6 +140,20 @@ void FakeKernels::norm_backward_weight(NormType type, ConstTensorView d_y, Const
                                        TensorView d_weight, TensorView d_bias, bool accumulate) {
   queue(&Kernels::norm_backward_weight, type, d_y, x, stats, d_weight, d_bias, accumulate);
 }
+void FakeKernels::row_square_sums(ConstTensorView x, TensorView sums) { queue(&Kernels::row_square_sums, x, sums); }
+void FakeKernels::stats_of_square_sums(ConstTensorView sums, std::int64_t columns_total, double epsilon,
+                                       TensorView stats) {
+  queue(&Kernels::stats_of_square_sums, sums, columns_total, epsilon, stats);
+}
+void FakeKernels::norm_row_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
+                                TensorView dots) {
+  queue(&Kernels::norm_row_dots, d_y, x, stats, weight, dots);
+}
+void FakeKernels::norm_backward_input_of_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
+                                              ConstTensorView weight, ConstTensorView dots, std::int64_t columns_total,
+                                              ConstTensorView addend, TensorView d_x) {
+  queue(&Kernels::norm_backward_input_of_dots, d_y, x, stats, weight, dots, columns_total, addend, d_x);
+}
 void FakeKernels::rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table,
                          std::int64_t sequence, bool inverse) {
   queue(&Kernels::rotary, x, heads, head_dim, table, sequence, inverse);
@@ -177,5 +191,6 @@ void FakeKernels::square_blocks(ConstTensorView x, TensorView blocks) { queue(&K
 void FakeKernels::fill(TensorView x, double value) { queue(&Kernels::fill, x, value); }
 void FakeKernels::copy(ConstTensorView from, TensorView to) { queue(&Kernels::copy, from, to); }
 void FakeKernels::add(TensorView y, ConstTensorView x) { queue(&Kernels::add, y, x); }
+void FakeKernels::scale(TensorView x, double factor) { queue(&Kernels::scale, x, factor); }
 
 }  // namespace trireme::kernels::fake

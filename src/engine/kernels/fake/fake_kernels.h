@@ -38,6 +38,14 @@ class FakeKernels : public Kernels {
                            ConstTensorView weight, ConstTensorView addend, TensorView d_x) override;
   void norm_backward_weight(NormType type, ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
                             TensorView d_weight, TensorView d_bias, bool accumulate) override;
+  void row_square_sums(ConstTensorView x, TensorView sums) override;
+  void stats_of_square_sums(ConstTensorView sums, std::int64_t columns_total, double epsilon,
+                            TensorView stats) override;
+  void norm_row_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats, ConstTensorView weight,
+                     TensorView dots) override;
+  void norm_backward_input_of_dots(ConstTensorView d_y, ConstTensorView x, ConstTensorView stats,
+                                   ConstTensorView weight, ConstTensorView dots, std::int64_t columns_total,
+                                   ConstTensorView addend, TensorView d_x) override;
   void rotary(TensorView x, std::int64_t heads, std::int64_t head_dim, ConstTensorView table, std::int64_t sequence,
               bool inverse) override;
   void attention_forward(const AttentionForward& work) override;
@@ -59,6 +67,7 @@ class FakeKernels : public Kernels {
   void fill(TensorView x, double value) override;
   void copy(ConstTensorView from, TensorView to) override;
   void add(TensorView y, ConstTensorView x) override;
+  void scale(TensorView x, double factor) override;
 
  private:
   template <class Method, class... Arguments>

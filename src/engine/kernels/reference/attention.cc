@@ -23,6 +23,7 @@ void check_shape(const AttentionShape& shape) {
                 shape.sequences, shape.sequence, shape.head_dim);
   TRIREME_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, "{} heads share {} key/value heads",
                 shape.heads, shape.kv_heads);
+  TRIREME_CHECK(shape.window >= 0, "a window of {}", shape.window);
   reference::check_dropout(shape.dropout, shape.sequences);
 }
 
@@ -34,13 +35,18 @@ void check_scratch(const TensorView& scratch, DType dtype, std::int64_t elements
 // One query row of one head: where its numbers stand.
 struct Query {
   std::int64_t sequence_index;
-  std::int64_t position;
+  std::int64_t position;   // and last key seen
+  std::int64_t first_key;  // seen
   std::int64_t head;
   std::int64_t row;        // of q
   std::int64_t column;     // of q: the head's first
   std::int64_t first_row;  // of k and v: the sequence's first token
   std::int64_t kv_column;  // of k and v: the shared head's first
 };
+
+std::int64_t first_key(const AttentionShape& shape, std::int64_t position) {
+  return shape.window == 0 ? 0 : std::max<std::int64_t>(0, position - shape.window + 1);
+}
 
 template <class Function>
 void for_each_query(const AttentionShape& shape, Function&& function) {
@@ -50,6 +56,7 @@ void for_each_query(const AttentionShape& shape, Function&& function) {
       for (std::int64_t position = 0; position < shape.sequence; ++position) {
         function(Query{.sequence_index = i,
                        .position = position,
+                       .first_key = first_key(shape, position),
                        .head = head,
                        .row = i * shape.sequence + position,
                        .column = head * shape.head_dim,
@@ -108,19 +115,19 @@ void forward_of(const AttentionForward& work, bool bf16) {
   std::vector<T> scores(static_cast<std::size_t>(shape.sequence));
   for_each_query(shape, [&](const Query& query) {
     T maximum = -std::numeric_limits<T>::infinity();
-    for (std::int64_t key = 0; key <= query.position; ++key) {
+    for (std::int64_t key = query.first_key; key <= query.position; ++key) {
       T& s = scores[static_cast<std::size_t>(key)];
       s = score(shape, query, q, k, key);
       maximum = std::max(maximum, s);
     }
     T sum = 0;
-    for (std::int64_t key = 0; key <= query.position; ++key) {
+    for (std::int64_t key = query.first_key; key <= query.position; ++key) {
       sum += std::exp(scores[static_cast<std::size_t>(key)] - maximum);
     }
     const T total = maximum + std::log(sum);
     log_sum_exp(query.sequence_index * shape.heads + query.head, query.position) = total;
     for (std::int64_t j = 0; j < shape.head_dim; ++j) out(query.row, query.column + j) = 0;
-    for (std::int64_t key = 0; key <= query.position; ++key) {
+    for (std::int64_t key = query.first_key; key <= query.position; ++key) {
       const T probability = std::exp(scores[static_cast<std::size_t>(key)] - total);
       const T kept = as_factor(probability * probability_factor<T>(shape, query, key), bf16);
       for (std::int64_t j = 0; j < shape.head_dim; ++j) {
@@ -154,7 +161,7 @@ void backward_of(const AttentionBackward& work, bool bf16) {
   for_each_query(shape, [&](const Query& query) {
     const T total = log_sum_exp(query.sequence_index * shape.heads + query.head, query.position);
     const T row_dot = dot(d_out, query.row, query.column, out, query.row, query.column, shape.head_dim);
-    for (std::int64_t key = 0; key <= query.position; ++key) {
+    for (std::int64_t key = query.first_key; key <= query.position; ++key) {
       const std::int64_t kv_row = query.first_row + key;
       const T probability = std::exp(score(shape, query, q, k, key) - total);
       const T factor = probability_factor<T>(shape, query, key);

@@ -17,6 +17,7 @@ struct Case {
   std::int64_t heads;
   std::int64_t kv_heads;
   double dropout;
+  std::int64_t window = 0;
 };
 
 // Two sequences of five tokens; q, k and v are parts of one fused projection, as in the layers.
@@ -29,6 +30,7 @@ class ReferenceAttention : public testing::TestWithParam<Case> {
               .kv_heads = GetParam().kv_heads,
               .head_dim = 3,
               .scale = 0.6,
+              .window = GetParam().window,
               .head_begin = 1,
               .dropout = {.probability = GetParam().dropout, .seed = 3, .streams = kStreams}};
   }
@@ -83,7 +85,8 @@ TEST_P(ReferenceAttention, ForwardIsTheSoftmaxOfTheWholeMatrix) {
           for (std::int64_t j = 0; j < d; ++j) {
             score += qkv_(i * s + a, head * d + j) * qkv_(i * s + b, width() + kv * d + j);
           }
-          weights(a, b) = b <= a ? std::exp(shape_.scale * score) : 0.0;
+          const bool seen = b <= a && (shape_.window == 0 || b > a - shape_.window);
+          weights(a, b) = seen ? std::exp(shape_.scale * score) : 0.0;
           sum += weights(a, b);
         }
         EXPECT_NEAR(log_sum_exp_(i * shape_.heads + head, a), std::log(sum), 1e-14);
@@ -123,6 +126,18 @@ TEST_P(ReferenceAttention, Gradient) {
   expect_gradient(qkv_, d_qkv, [&] { return forward(); });
 }
 
+TEST_P(ReferenceAttention, WindowsOfTheSequenceAndMoreHideNothing) {
+  shape_.window = 0;
+  forward();
+  const std::vector<double> out = out_.values, log_sum_exp = log_sum_exp_.values;
+  for (const std::int64_t window : {5, 6, 1000}) {
+    shape_.window = window;
+    forward();
+    EXPECT_EQ(out_.values, out) << window;
+    EXPECT_EQ(log_sum_exp_.values, log_sum_exp) << window;
+  }
+}
+
 TEST_P(ReferenceAttention, LargeScoresDoNotOverflow) {
   for (double& value : qkv_.values) value *= 100.0;
   forward();
@@ -131,10 +146,12 @@ TEST_P(ReferenceAttention, LargeScoresDoNotOverflow) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ReferenceAttention,
                          testing::Values(Case{2, 2, 0.0}, Case{4, 2, 0.0}, Case{3, 1, 0.0}, Case{2, 2, 0.3},
-                                         Case{4, 2, 0.3}),
+                                         Case{4, 2, 0.3}, Case{2, 2, 0.0, 1}, Case{4, 2, 0.0, 2}, Case{3, 1, 0.3, 3},
+                                         Case{2, 2, 0.0, 4}, Case{2, 2, 0.3, 5}, Case{4, 2, 0.0, 9}),
                          [](const testing::TestParamInfo<Case>& test) {
                            return "Heads" + std::to_string(test.param.heads) + "Kv" +
-                                  std::to_string(test.param.kv_heads) + (test.param.dropout > 0 ? "Dropout" : "");
+                                  std::to_string(test.param.kv_heads) + (test.param.dropout > 0 ? "Dropout" : "") +
+                                  (test.param.window > 0 ? "Window" + std::to_string(test.param.window) : "");
                          });
 
 TEST(ReferenceAttentionChecks, ShapesAreChecked) {
@@ -157,6 +174,9 @@ TEST(ReferenceAttentionChecks, ShapesAreChecked) {
   AttentionForward small = work;
   small.scratch = column_range(scratch.view(), 0, 8);
   EXPECT_THROW(kernels.attention_forward(small), InternalError);
+  AttentionForward windowed = work;
+  windowed.shape.window = -1;
+  EXPECT_THROW(kernels.attention_forward(windowed), InternalError);
   AttentionForward no_streams = work;
   no_streams.shape.dropout.probability = 0.1;
   EXPECT_THROW(kernels.attention_forward(no_streams), InternalError);

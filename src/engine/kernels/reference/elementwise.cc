@@ -123,4 +123,16 @@ void ReferenceKernels::add(TensorView y, ConstTensorView x) {
   });
 }
 
+void ReferenceKernels::scale(TensorView x, double factor) {
+  reference::Widened widened;
+  widened.out(x);
+  with_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto values = writable<T>(x, x.rows, x.columns, "x");
+    for (std::int64_t t = 0; t < x.rows; ++t) {
+      for (std::int64_t j = 0; j < x.columns; ++j) values(t, j) *= static_cast<T>(factor);
+    }
+  });
+}
+
 }  // namespace trireme::kernels

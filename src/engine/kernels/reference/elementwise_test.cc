@@ -21,7 +21,7 @@ Dropout make_dropout(double probability, std::int64_t sequence, std::int64_t col
           .column_begin = 0};
 }
 
-TEST(ReferenceElementwise, AddBiasAddFillCopy) {
+TEST(ReferenceElementwise, AddBiasAddFillCopyScale) {
   ReferenceKernels kernels;
   auto x = Tensor::random(3, 4, "x");
   const auto before = x;
@@ -38,6 +38,9 @@ TEST(ReferenceElementwise, AddBiasAddFillCopy) {
   kernels.copy(column_range(before.view(), 2, 2), y.view());
   EXPECT_EQ(y(2, 0), before(2, 2));
   EXPECT_EQ(y(0, 1), before(0, 3));
+  kernels.scale(column_range(y.view(), 1, 1), 0.1);
+  EXPECT_EQ(y(0, 1), before(0, 3) * 0.1);
+  EXPECT_EQ(y(2, 0), before(2, 2));
 }
 
 TEST(ReferenceElementwise, CopyTakesIntegers) {
