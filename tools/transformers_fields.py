@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 FILE = pathlib.Path(__file__).resolve().parent.parent / "tests" / "model" / "transformers_fields.tsv"
-FAMILIES = ["gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma"]
+FAMILIES = ["gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "olmo2", "phi3"]
 # What earlier versions wrote.
 OLD = {"torch_dtype": "float32", "output_past": True, "gradient_checkpointing": False, "_num_labels": 1}
 

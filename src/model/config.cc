@@ -22,6 +22,8 @@ constexpr std::array kFamilies = std::to_array<FamilyNames>({
     {"qwen2", "Qwen2ForCausalLM"},
     {"qwen3", "Qwen3ForCausalLM"},
     {"gemma", "GemmaForCausalLM"},
+    {"olmo2", "Olmo2ForCausalLM"},
+    {"phi3", "Phi3ForCausalLM"},
 });
 static_assert(kFamilies.size() == kFamilyCount);
 
@@ -71,18 +73,17 @@ Json rope_scaling_document(const RopeScaling& scaling) {
 
 // The members that rotary families have beyond llama's, or instead of its biases.
 void add_family_members(const Config& c, Json& document) {
-  const bool has_bias_field = c.family != Family::kMistral && c.family != Family::kQwen2;
-  if (has_bias_field) {
+  const Family f = c.family;
+  const bool qwen = f == Family::kQwen2 || f == Family::kQwen3;
+  if (f == Family::kLlama || f == Family::kQwen3 || f == Family::kGemma) {
     TRIREME_CHECK_EQ(c.attention_input_bias, c.attention_output_bias);
     document["attention_bias"] = c.attention_input_bias;
   } else {
-    TRIREME_CHECK(c.attention_input_bias == (c.family == Family::kQwen2) && !c.attention_output_bias);
+    TRIREME_CHECK(c.attention_input_bias == (f == Family::kQwen2) && !c.attention_output_bias);
   }
-  if (c.family == Family::kLlama) document["mlp_bias"] = c.mlp_bias;
-  TRIREME_CHECK(c.family == Family::kLlama || !c.mlp_bias);
-  TRIREME_CHECK_EQ(c.qk_norm, c.family == Family::kQwen3);
-  const bool qwen = c.family == Family::kQwen2 || c.family == Family::kQwen3;
-  if (qwen || c.family == Family::kMistral) {
+  if (f == Family::kLlama) document["mlp_bias"] = c.mlp_bias;
+  if (f == Family::kPhi3) document["resid_pdrop"] = c.residual_dropout;
+  if (qwen || f == Family::kMistral || f == Family::kPhi3) {
     Json& window = document["sliding_window"];  // null: none
     if (c.sliding_window > 0) window = c.sliding_window;
   }
@@ -90,17 +91,32 @@ void add_family_members(const Config& c, Json& document) {
     document["use_sliding_window"] = c.sliding_window > 0;
     document["max_window_layers"] = c.sliding_window > 0 ? c.first_window_layer : c.layers;
   }
-  TRIREME_CHECK(c.sliding_window == 0 || qwen || (c.family == Family::kMistral && c.first_window_layer == 0));
-  if (c.family == Family::kGemma) {
+  if (f == Family::kGemma) {
     // What transformers calls the function that gpt2's files call gelu_new.
     if (c.activation == Activation::kGeluTanh) document["hidden_act"] = "gelu_pytorch_tanh";
     document["hidden_activation"] = *document.find("hidden_act");
   }
 }
 
+// What no member says: it is the family's.
+void check_family(const Config& c) {
+  const Family f = c.family;
+  TRIREME_CHECK(c.position == PositionKind::kRotary && c.gated_mlp && c.embedding_dropout == 0.0);
+  TRIREME_CHECK(c.norm == (f == Family::kGemma ? NormKind::kRmsNormOffset : NormKind::kRmsNorm));
+  TRIREME_CHECK((c.embedding_scale != 1.0) == (f == Family::kGemma && c.hidden != 1));
+  TRIREME_CHECK(c.qk_norm == (f == Family::kQwen3   ? QkNorm::kHeads
+                              : f == Family::kOlmo2 ? QkNorm::kWhole
+                                                    : QkNorm::kNone));
+  TRIREME_CHECK(c.norms_outputs == (f == Family::kOlmo2) && c.fused_projections == (f == Family::kPhi3));
+  TRIREME_CHECK(f == Family::kPhi3 || c.residual_dropout == 0.0);
+  TRIREME_CHECK(f == Family::kLlama || !c.mlp_bias);
+  const bool windows = f == Family::kMistral || f == Family::kPhi3,
+             by_layer = f == Family::kQwen2 || f == Family::kQwen3;
+  TRIREME_CHECK(c.sliding_window == 0 || by_layer || (windows && c.first_window_layer == 0));
+}
+
 Json rotary_family_document(const Config& c) {
-  TRIREME_CHECK(c.position == PositionKind::kRotary && c.norm == NormKind::kRmsNorm && c.gated_mlp);
-  TRIREME_CHECK(c.embedding_dropout == 0.0 && c.residual_dropout == 0.0);
+  check_family(c);
   Json document = Json::object({
       {"architectures", Json(Json::Array{kFamilies[static_cast<std::size_t>(c.family)].architecture})},
       {"attention_dropout", c.attention_dropout},
@@ -154,16 +170,6 @@ Result<ConfigReading> load_config_reading(Env& env, const std::string& path) {
   const Result<Json> document = load_config_document(env, path);
   if (!document) return document.failure();
   return read_config(*document, config_file(env, path));
-}
-
-Status check_trainable(const Config& config) {
-  if (config.family == Family::kGpt2 || config.family == Family::kLlama) return ok_status();
-  return Failure{.option = "model",
-                 .value = family_name(config.family),
-                 .rule =
-                     "this build's engine trains gpt2 and llama; `trireme plan` and `trireme model` read this one "
-                     "too",
-                 .nearest = ""};
 }
 
 Json to_hugging_face(const Config& config) {

@@ -15,10 +15,12 @@
 
 namespace trireme::model {
 
-// The engine trains the first two (check_trainable); tables, counts and plans know them all.
-enum class Family { kGpt2, kLlama, kMistral, kQwen2, kQwen3, kGemma };
-inline constexpr int kFamilyCount = static_cast<int>(Family::kGemma) + 1;
-enum class NormKind { kLayerNorm, kRmsNorm };
+enum class Family { kGpt2, kLlama, kMistral, kQwen2, kQwen3, kGemma, kOlmo2, kPhi3 };
+inline constexpr int kFamilyCount = static_cast<int>(Family::kPhi3) + 1;
+// kRmsNormOffset: its weight holds the difference from one.
+enum class NormKind { kLayerNorm, kRmsNorm, kRmsNormOffset };
+// RMS norms of query and key before rotary: of every head, one weight for all, or of all heads of a row together.
+enum class QkNorm { kNone, kHeads, kWhole };
 // kGeluTanh: "gelu_new" and "gelu_pytorch_tanh" are the same function.
 enum class Activation { kGeluTanh, kSilu, kRelu };
 enum class PositionKind { kLearned, kRotary };
@@ -49,14 +51,16 @@ struct Config {
   bool gated_mlp = true;              // down(act(gate(x)) * up(x)) or down(act(up(x)))
   bool attention_input_bias = false;  // on query, key, value
   bool attention_output_bias = false;
-  bool qk_norm = false;  // RMS norm of every query and key head, before rotary (qwen3)
+  QkNorm qk_norm = QkNorm::kNone;
   bool mlp_bias = false;
-  bool tied_embeddings = false;  // the head is the embedding's tensor
+  bool fused_projections = false;  // query, key and value are one tensor, gate and up another
+  bool norms_outputs = false;      // a layer's norms are of what attention and MLP give, not of what they read
+  double embedding_scale = 1.0;    // what token embeddings are multiplied by
+  bool tied_embeddings = false;    // the head is the embedding's tensor
   PositionKind position = PositionKind::kRotary;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling = {};
   // Positions that a token attends to, itself included, in decoder layers from first_window_layer on; 0: all before it.
-  // Tables and flop counts take no notice of it.
   std::int64_t sliding_window = 0;
   std::int64_t first_window_layer = 0;
   double embedding_dropout = 0.0;
@@ -89,9 +93,6 @@ Json to_hugging_face(const Config& config);
 // Pair i turns dimensions (i, i + head_dim / 2), as Hugging Face's llama does. Computed in double, then float32 as
 // transformers has it (inv_freq = 1 / theta^(2i / head_dim); llama3: transformers modeling_rope_utils).
 std::vector<double> rotary_inverse_frequencies(const Config& config);
-
-// A refusal where this build's engine computes another function than the model's.
-Status check_trainable(const Config& config);
 
 std::string family_name(Family family);  // "gpt2", "llama", ...: config.json's model_type
 std::optional<Family> family_of(std::string_view name);

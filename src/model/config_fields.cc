@@ -58,6 +58,8 @@ constexpr std::array kMistralFields = joined(kRotaryFields, std::to_array<Name>(
 constexpr std::array kQwen2Fields =
     joined(kMistralFields, std::to_array<Name>({"use_sliding_window", "max_window_layers"}));
 constexpr std::array kQwen3Fields = joined(kQwen2Fields, std::to_array<Name>({"attention_bias"}));
+constexpr std::array kPhi3Fields =
+    joined(kMistralFields, std::to_array<Name>({"resid_pdrop", "original_max_position_embeddings"}));
 constexpr std::array kGemmaFields = joined(kRotaryFields, std::to_array<Name>({"attention_bias", "hidden_activation"}));
 
 constexpr Changes kShapes = Changes::kShapes;
@@ -81,7 +83,7 @@ constexpr std::array kGpt2Fixed = joined(
          {"reorder_and_upcast_attn", "false", true, kArithmetic, "reordered attention is not implemented"}}));
 
 constexpr std::string_view kNoDropout = "the family has no such dropout";
-constexpr std::array kRotaryFixed = joined(
+constexpr std::array kAnyRotaryFixed = joined(
     kFixed,
     std::to_array<FixedField>(
         {{"pretraining_tp", "1", true, kArithmetic, "projections in slices (pretraining_tp) are not implemented"},
@@ -92,20 +94,27 @@ constexpr std::array kRotaryFixed = joined(
           "rotary pairs are the two halves of a head, never neighbours"},
          {"use_mrope", "false", true, kArithmetic, "rotary embeddings of images and time are not implemented"},
          {"embd_pdrop", "0.0", true, kArithmetic, kNoDropout},
-         {"resid_pdrop", "0.0", true, kArithmetic, kNoDropout},
          {"attn_pdrop", "0.0", true, kArithmetic, kNoDropout},
          {"hidden_dropout", "0.0", true, kArithmetic, kNoDropout},
          {"hidden_dropout_prob", "0.0", true, kArithmetic, kNoDropout}}));
 
+constexpr std::array kRotaryFixed =
+    joined(kAnyRotaryFixed, std::to_array<FixedField>({{"resid_pdrop", "0.0", true, kArithmetic, kNoDropout}}));
+
 constexpr std::string_view kNoBias = "the family has no such bias";
 constexpr std::string_view kAlwaysBias = "the family has biases on query, key and value, and on nothing else";
 constexpr std::array kNoMlpBias = std::to_array<FixedField>({{"mlp_bias", "false", true, kShapes, kNoBias}});
-constexpr std::array kMistralFixed = joined(
-    joined(kRotaryFixed, kNoMlpBias), std::to_array<FixedField>({{"attention_bias", "false", true, kShapes, kNoBias}}));
+constexpr std::array kNoBiases =
+    joined(kNoMlpBias, std::to_array<FixedField>({{"attention_bias", "false", true, kShapes, kNoBias}}));
+constexpr std::array kMistralFixed = joined(kRotaryFixed, kNoBiases);
+constexpr std::array kPhi3Fixed = joined(kAnyRotaryFixed, kNoBiases);
 constexpr std::array kQwen2Fixed =
     joined(joined(kRotaryFixed, kNoMlpBias),
            std::to_array<FixedField>({{"attention_bias", "true", true, kShapes, kAlwaysBias}}));
 constexpr std::array kQwen3Fixed = joined(kRotaryFixed, kNoMlpBias);
+constexpr std::array kOlmo2Fixed =
+    joined(kQwen3Fixed, std::to_array<FixedField>({{"attention_bias", "false", true, kShapes,
+                                                    "a bias between a projection and its norm is not implemented"}}));
 constexpr std::array kGemmaFixed =
     joined(kQwen3Fixed, std::to_array<FixedField>({{"use_bidirectional_attention", "false", true, kArithmetic,
                                                     "attention to later tokens is not implemented"}}));
@@ -176,6 +185,10 @@ std::span<const std::string_view> read_fields(Family family) {
       return kQwen3Fields;
     case Family::kGemma:
       return kGemmaFields;
+    case Family::kOlmo2:
+      return kRotaryFields;
+    case Family::kPhi3:
+      return kPhi3Fields;
   }
   TRIREME_CHECK(false, "family {}", static_cast<int>(family));
 }
@@ -194,6 +207,10 @@ std::span<const FixedField> fixed_fields(Family family) {
       return kQwen3Fixed;
     case Family::kGemma:
       return kGemmaFixed;
+    case Family::kOlmo2:
+      return kOlmo2Fixed;
+    case Family::kPhi3:
+      return kPhi3Fixed;
   }
   TRIREME_CHECK(false, "family {}", static_cast<int>(family));
 }

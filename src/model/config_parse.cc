@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
@@ -229,6 +230,7 @@ struct RotaryDefaults {
   bool tied_embeddings = false;
   std::int64_t bos_token = -1;
   std::int64_t eos_token = -1;
+  double norm_epsilon = 1e-6;
 };
 RotaryDefaults rotary_defaults(Family family) {
   switch (family) {
@@ -246,6 +248,10 @@ RotaryDefaults rotary_defaults(Family family) {
               .tied_embeddings = true,
               .bos_token = 2,
               .eos_token = 1};
+    case Family::kOlmo2:
+      return {.max_positions = 2048, .eos_token = 50279, .norm_epsilon = 1e-5};
+    case Family::kPhi3:
+      return {.max_positions = 4096, .bos_token = 1, .eos_token = 32000, .norm_epsilon = 1e-5};
     case Family::kGpt2:
     case Family::kLlama:
       break;
@@ -287,7 +293,7 @@ void check_layer_types(FieldReader& fields, const Config& config) {
 
 void parse_window(FieldReader& fields, Config& config, const RotaryDefaults& defaults) {
   const bool qwen = config.family == Family::kQwen2 || config.family == Family::kQwen3;
-  const bool has_windows = defaults.sliding_window > 0;
+  const bool has_windows = qwen || config.family == Family::kMistral || config.family == Family::kPhi3;
   if (has_windows && (!qwen || fields.flag_or("use_sliding_window", false))) {
     config.sliding_window = size_or_either(fields, "sliding_window", defaults.sliding_window, 0);
     if (qwen) config.first_window_layer = fields.size_or("max_window_layers", 28, kMaxWidth, 0);
@@ -315,6 +321,55 @@ void check_heads(Readers& readers, const Config& config, bool derived_head_dim) 
   }
 }
 
+// What the family is known by, beside the fields of all.
+void set_family_parts(Readers& readers, Config& config) {
+  FieldReader& fields = readers.shapes;
+  const auto biases = [&] {
+    config.attention_input_bias = config.attention_output_bias = fields.flag_or("attention_bias", false);
+  };
+  config.norm = NormKind::kRmsNorm;
+  switch (config.family) {
+    case Family::kGpt2:
+    case Family::kMistral:
+      return;
+    case Family::kLlama:
+      biases();
+      config.mlp_bias = fields.flag_or("mlp_bias", false);
+      return;
+    case Family::kQwen2:
+      config.attention_input_bias = true;
+      return;
+    case Family::kQwen3:
+      biases();
+      config.qk_norm = QkNorm::kHeads;
+      return;
+    case Family::kGemma:
+      biases();
+      config.norm = NormKind::kRmsNormOffset;
+      config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
+      return;
+    case Family::kOlmo2:
+      config.qk_norm = QkNorm::kWhole;
+      config.norms_outputs = true;
+      return;
+    case Family::kPhi3:
+      config.fused_projections = true;
+      config.residual_dropout = readers.arithmetic.number_or("resid_pdrop", 0.0, kFraction);
+      return;
+  }
+}
+
+// Phi-3's files say how far the frequencies reach before their scaling by lists of factors, also where there is none.
+void check_original_positions(FieldReader& arithmetic, const Config& config) {
+  constexpr std::string_view kName = "original_max_position_embeddings";
+  if (config.family != Family::kPhi3 || arithmetic.given(kName) == nullptr) return;
+  if (arithmetic.size_or(kName, config.max_positions) == config.max_positions) return;
+  arithmetic.refuse(kName, shown(*arithmetic.given(kName)),
+                    fmt::format("differs from max_position_embeddings ({}), which would have to mean a scaling of "
+                                "rotary frequencies",
+                                config.max_positions));
+}
+
 // Llama and the families that differ from it in a few fields.
 void parse_rotary_family(Readers& readers, Config& config) {
   FieldReader& fields = readers.shapes;
@@ -330,22 +385,18 @@ void parse_rotary_family(Readers& readers, Config& config) {
   const std::int64_t derived = config.hidden / config.heads;
   config.head_dim = size_or_either(fields, "head_dim", defaults.head_dim > 0 ? defaults.head_dim : derived, derived);
   config.max_positions = fields.size_or("max_position_embeddings", defaults.max_positions);
-  config.norm = NormKind::kRmsNorm;
-  config.norm_epsilon = arithmetic.number_or("rms_norm_eps", 1e-6, kSmall);
+  config.norm_epsilon = arithmetic.number_or("rms_norm_eps", defaults.norm_epsilon, kSmall);
   config.activation = config.family == Family::kGemma
                           ? parse_gemma_activation(arithmetic, defaults.activation)
                           : parse_activation(arithmetic, "hidden_act", std::string(defaults.activation));
   config.gated_mlp = true;
-  const bool has_bias_field = config.family != Family::kMistral && config.family != Family::kQwen2;
-  config.attention_output_bias = has_bias_field && fields.flag_or("attention_bias", false);
-  config.attention_input_bias = config.attention_output_bias || config.family == Family::kQwen2;
-  config.qk_norm = config.family == Family::kQwen3;
-  config.mlp_bias = config.family == Family::kLlama && fields.flag_or("mlp_bias", false);
+  set_family_parts(readers, config);
   config.tied_embeddings = fields.flag_or("tie_word_embeddings", defaults.tied_embeddings);
   config.attention_dropout = arithmetic.number_or("attention_dropout", 0.0, kFraction);
   config.bos_token = arithmetic.token_or("bos_token_id", defaults.bos_token, config.vocabulary);
   config.eos_token = arithmetic.token_or("eos_token_id", defaults.eos_token, config.vocabulary);
   parse_rope(arithmetic, config);
+  check_original_positions(arithmetic, config);
   parse_window(arithmetic, config, defaults);
   if (!fields.ok()) return;
   const bool no_default = fields.object().find("head_dim") != nullptr || defaults.head_dim == 0;

@@ -70,13 +70,14 @@ TEST(ConfigRefusalsTest, NotAModel) {
   EXPECT_EQ(parse_config(Json(3), "config.json").failure().sentence(),
             "config.json = 3: must hold one object, holds integer");
   EXPECT_EQ(gpt2("model_type", ""),
-            "config.json: model_type: the field is missing; nearest legal: gpt2, llama, mistral, qwen2, qwen3, gemma");
+            "config.json: model_type: the field is missing; nearest legal: gpt2, llama, mistral, qwen2, qwen3, gemma, "
+            "olmo2, phi3");
   EXPECT_EQ(llama("model_type", R"("gpt_neox")"),
             "config.json: model_type = gpt_neox: this model family is not supported; nearest legal: gpt2, llama, "
-            "mistral, qwen2, qwen3, gemma");
+            "mistral, qwen2, qwen3, gemma, olmo2, phi3");
   EXPECT_EQ(llama("model_type", "7"),
             "config.json: model_type = 7: this model family is not supported; nearest legal: gpt2, llama, mistral, "
-            "qwen2, qwen3, gemma");
+            "qwen2, qwen3, gemma, olmo2, phi3");
   EXPECT_EQ(llama("model_type", R"("mixtral")"),
             "config.json: model_type = mixtral: layouts of mixture-of-experts models are not planned yet; `trireme "
             "model` counts this model's parameters");
@@ -300,9 +301,7 @@ void use(const Config& config) {
   if (config.position == PositionKind::kRotary) {
     EXPECT_EQ(static_cast<std::int64_t>(rotary_inverse_frequencies(config).size()), config.head_dim / 2);
   }
-  for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
-    EXPECT_FALSE(activation_table(config, unit).empty());
-  }
+  for (const UnitFlow& flow : flows_by_class(config)) EXPECT_FALSE(saved_activations(flow).empty());
   EXPECT_GT(model_flops(config, 1, 1).count, 0.0);
 }
 
@@ -315,7 +314,7 @@ void count(const Json& document, bool is_computed) {
   if (reading->config.layers > 1000) return;  // for the test's time
   EXPECT_GT(make_parameter_table(reading->config).total(), 0);
   for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
-    EXPECT_FALSE(activation_table(reading->config, unit).empty());
+    EXPECT_FALSE(saved_activations(unit_flow(reading->config, unit == UnitKind::kEmbedding ? 0 : 1)).empty());
   }
   EXPECT_GT(model_flops(reading->config, 1, 1).count, 0.0);
 }

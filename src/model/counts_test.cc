@@ -226,7 +226,7 @@ TEST(CountsTest, Refusals) {
             "\"num_hidden_layers\"");
   EXPECT_EQ(refusal(document(R"({"model_type": "mamba"})")),
             "config.json: model_type = mamba: this model family is not supported; nearest legal: gpt2, llama, mistral, "
-            "qwen2, qwen3, gemma");
+            "qwen2, qwen3, gemma, olmo2, phi3");
   EXPECT_EQ(refusal(Json(3)), "config.json = 3: must hold one object, holds integer");
   EXPECT_NE(deepseek(R"({"hidden_size": 1073741824, "n_routed_experts": 1048576})").find("must be below 1e+15"),
             std::string::npos);

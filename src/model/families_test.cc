@@ -1,7 +1,8 @@
-// The families that are read and planned beside gpt2 and llama.
+// The families beside gpt2 and llama.
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,8 @@
 namespace trireme::model {
 namespace {
 
-constexpr std::array kNewFamilies = {Family::kMistral, Family::kQwen2, Family::kQwen3, Family::kGemma};
+constexpr std::array kNewFamilies = {Family::kMistral, Family::kQwen2, Family::kQwen3,
+                                     Family::kGemma,   Family::kOlmo2, Family::kPhi3};
 
 Json smallest(Family family) {
   Json document = parse_json(R"({"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
@@ -49,7 +51,7 @@ TEST(FamiliesTest, NamesGoBothWays) {
     EXPECT_EQ(family_of(family_name(static_cast<Family>(family))), static_cast<Family>(family));
   }
   EXPECT_FALSE(family_of("mamba").has_value());
-  EXPECT_EQ(family_names(), "gpt2, llama, mistral, qwen2, qwen3, gemma");
+  EXPECT_EQ(family_names(), "gpt2, llama, mistral, qwen2, qwen3, gemma, olmo2, phi3");
 }
 
 TEST(FamiliesTest, AbsentFieldsTakeHuggingFacesDefaults) {
@@ -63,13 +65,20 @@ TEST(FamiliesTest, AbsentFieldsTakeHuggingFacesDefaults) {
   };
   for (Family family : kNewFamilies) {
     EXPECT_EQ(bare(family).kv_heads, 32);
-    EXPECT_EQ(bare(family).norm_epsilon, 1e-6);
+    const bool newer = family == Family::kOlmo2 || family == Family::kPhi3;
+    EXPECT_EQ(bare(family).norm_epsilon, newer ? 1e-5 : 1e-6);
     EXPECT_EQ(bare(family).rope_theta, 10000.0);
     EXPECT_FALSE(bare(family).attention_output_bias);
     EXPECT_FALSE(bare(family).mlp_bias);
     EXPECT_TRUE(bare(family).gated_mlp);
     EXPECT_EQ(bare(family).attention_input_bias, family == Family::kQwen2);
-    EXPECT_EQ(bare(family).qk_norm, family == Family::kQwen3);
+    EXPECT_EQ(bare(family).qk_norm, family == Family::kQwen3   ? QkNorm::kHeads
+                                    : family == Family::kOlmo2 ? QkNorm::kWhole
+                                                               : QkNorm::kNone);
+    EXPECT_EQ(bare(family).norms_outputs, family == Family::kOlmo2);
+    EXPECT_EQ(bare(family).fused_projections, family == Family::kPhi3);
+    EXPECT_EQ(bare(family).embedding_scale, family == Family::kGemma ? 8.0 : 1.0);
+    EXPECT_EQ(bare(family).norm == NormKind::kRmsNormOffset, family == Family::kGemma);
     EXPECT_EQ(bare(family).tied_embeddings, family == Family::kGemma);
     EXPECT_EQ(bare(family).sliding_window, family == Family::kMistral ? 4096 : 0);
     EXPECT_EQ(bare(family).activation, family == Family::kGemma ? Activation::kGeluTanh : Activation::kSilu);
@@ -160,6 +169,7 @@ TEST(FamiliesTest, ComeBackFromHuggingFacesForm) {
       "rope_scaling": {"type": "linear", "factor": 2.0}, "attention_dropout": 0.5, "eos_token_id": [3, 4],
       "initializer_range": 0.5, "hidden_act": "relu", "max_position_embeddings": 77})"));
     if (family == Family::kMistral) configs.push_back(parsed(family, R"({"sliding_window": null})"));
+    if (family == Family::kPhi3) configs.push_back(parsed(family, R"({"sliding_window": 7, "resid_pdrop": 0.25})"));
     if (family == Family::kQwen2 || family == Family::kQwen3) {
       configs.push_back(parsed(family, R"({"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 0})"));
     }
@@ -207,15 +217,16 @@ TEST(FamiliesTest, HeadNormsOfQwen3ArePartialInBothModes) {
 
 TEST(FamiliesTest, HeadNormsKeepQueriesAndKeysFromBeforeThem) {
   const auto names = [](Family family) {
-    std::vector<Saved> all;
-    for (const SavedActivation& entry : activation_table(parsed(family), UnitKind::kDecoder)) all.push_back(entry.name);
+    std::set<std::string> all;
+    for (const SavedActivation& entry : saved_activations(unit_flow(parsed(family), 1))) all.insert(entry.value.name);
     return all;
   };
-  std::vector<Saved> qwen3 = names(Family::kQwen3);
-  EXPECT_EQ(std::ranges::count(qwen3, Saved::kQueryBeforeNorm), 1);
-  EXPECT_EQ(std::ranges::count(qwen3, Saved::kKeyBeforeNorm), 1);
-  std::erase(qwen3, Saved::kQueryBeforeNorm);
-  std::erase(qwen3, Saved::kKeyBeforeNorm);
+  std::set<std::string> qwen3 = names(Family::kQwen3);
+  for (const std::string part : {"query", "key"}) {
+    EXPECT_EQ(qwen3.erase(part + " before norm"), 1u);
+    EXPECT_EQ(qwen3.erase(part + " before norm gradient"), 1u);
+    EXPECT_TRUE(qwen3.insert(part + " gradient").second);
+  }
   EXPECT_EQ(qwen3, names(Family::kMistral));
 }
 
@@ -226,15 +237,56 @@ TEST(FamiliesTest, NormsOfGemmaStartFromZero) {
   EXPECT_FALSE(has(table, "lm_head.weight"));
 }
 
-TEST(FamiliesTest, TheEngineTrainsTwoOfThem) {
-  EXPECT_TRUE(check_trainable(parsed(Family::kLlama)).ok());
-  for (Family family : kNewFamilies) {
-    const Status status = check_trainable(parsed(family));
-    ASSERT_FALSE(status.ok());
-    EXPECT_EQ(status.failure().code, ExitCode::kUsage);
-    EXPECT_EQ(status.failure().sentence(),
-              "model = " + family_name(family) +
-                  ": this build's engine trains gpt2 and llama; `trireme plan` and `trireme model` read this one too");
+TEST(FamiliesTest, TensorsOfOlmo2AndPhi3) {
+  const ParameterTable olmo2 = make_parameter_table(parsed(Family::kOlmo2));
+  EXPECT_FALSE(has(olmo2, "model.layers.0.input_layernorm.weight"));
+  EXPECT_TRUE(has(olmo2, "model.layers.0.post_attention_layernorm.weight"));
+  EXPECT_TRUE(has(olmo2, "model.layers.0.post_feedforward_layernorm.weight"));
+  const Parameter* key_norm = found(olmo2, "model.layers.0.self_attn.k_norm.weight");
+  ASSERT_NE(key_norm, nullptr);
+  EXPECT_EQ(key_norm->shape, std::vector<std::int64_t>{2 * 16});  // all heads together
+  EXPECT_EQ(key_norm->value, AxisState::kSharded);
+  EXPECT_FALSE(key_norm->decay);
+  const ParameterTable phi3 = make_parameter_table(parsed(Family::kPhi3));
+  const Parameter* qkv = found(phi3, "model.layers.2.self_attn.qkv_proj.weight");
+  const Parameter* gate_up = found(phi3, "model.layers.2.mlp.gate_up_proj.weight");
+  ASSERT_TRUE(qkv != nullptr && gate_up != nullptr);
+  EXPECT_EQ(qkv->shape, (std::vector<std::int64_t>{(4 + 2 * 2) * 16, 64}));
+  EXPECT_EQ(qkv->split.blocks.size(), 3U);
+  EXPECT_EQ(gate_up->shape, (std::vector<std::int64_t>{2 * 96, 64}));
+  EXPECT_EQ(gate_up->split.blocks.size(), 2U);
+  EXPECT_FALSE(has(phi3, "model.layers.2.mlp.up_proj.weight"));
+}
+
+// The counts that the models' own files give.
+TEST(FamiliesTest, CountsOfRealModels) {
+  struct Real {
+    const char* config;
+    std::int64_t total;
+  };
+  constexpr Real kReal[] = {
+      {R"({"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "sliding_window": 4096})",
+       7'241'732'096},
+      {R"({"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+        "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064})",
+       7'615'616'512},
+      {R"({"model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936})",
+       8'190'735'360},
+      {R"({"model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 18,
+        "num_attention_heads": 8, "num_key_value_heads": 1, "head_dim": 256, "vocab_size": 256000})",
+       2'506'172'416},
+      {R"({"model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 100352})",
+       7'298'617'344},
+      {R"({"model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32064, "sliding_window": 2047})",
+       3'821'079'552},
+  };
+  for (const Real& real : kReal) {
+    const Config config = parse_config(parse_json(real.config, "c").or_throw(), "c").or_throw();
+    EXPECT_EQ(make_parameter_table(config).total(), real.total) << real.config;
   }
 }
 

@@ -62,7 +62,7 @@ TEST(FlopsTest, RecomputeThatIsNotFullAddsNothing) {
   const double model = model_flops(config, 3, 32).count;
   EXPECT_EQ(hardware_flops(config, 3, 32, Recompute::kNone).count, model);
   EXPECT_EQ(hardware_flops(config, 3, 32, Recompute::kSelective).count, model);
-  const UnitFlops layer = forward_flops(config, UnitKind::kDecoder, 3, 32);
+  const UnitFlops layer = forward_flops(unit_flow(config, 1), 3, 32);
   EXPECT_EQ(hardware_flops(config, 3, 32, Recompute::kFull).count, model + 4 * (layer.gemm + layer.attention_core));
 }
 
@@ -76,13 +76,23 @@ TEST(FlopsTest, UnitsOfALlama) {
                       .head_dim = 6,
                       .ffn = 28,
                       .vocabulary = 50};
-  const UnitFlops layer = forward_flops(config, UnitKind::kDecoder, 2, 5);
+  const UnitFlops layer = forward_flops(unit_flow(config, 1), 2, 5);
   EXPECT_EQ(layer.gemm, 2.0 * 10 * (20 * 24 + 2 * 20 * 12 + 24 * 20 + 3 * 20 * 28));
   EXPECT_EQ(layer.attention_core, 4.0 * 2 * 5 * 5 * 24);
-  EXPECT_EQ(forward_flops(config, UnitKind::kHead, 2, 5).gemm, 2.0 * 10 * 20 * 50);
-  EXPECT_EQ(forward_flops(config, UnitKind::kHead, 2, 5).attention_core, 0.0);
-  EXPECT_EQ(forward_flops(config, UnitKind::kEmbedding, 2, 5).gemm, 0.0);
+  EXPECT_EQ(forward_flops(unit_flow(config, 3), 2, 5).gemm, 2.0 * 10 * 20 * 50);
+  EXPECT_EQ(forward_flops(unit_flow(config, 3), 2, 5).attention_core, 0.0);
+  EXPECT_EQ(forward_flops(unit_flow(config, 0), 2, 5).gemm, 0.0);
   EXPECT_EQ(model_flops(config, 2, 5).count, 3.0 * (2 * (layer.gemm + layer.attention_core) + 2.0 * 10 * 20 * 50));
+}
+
+// A window that begins in the third of four layers, and one that a sequence does not reach.
+TEST(FlopsTest, WindowsAreCountedByLayer) {
+  Config config{.family = Family::kQwen2, .layers = 4, .hidden = 64, .heads = 4, .kv_heads = 4, .head_dim = 16};
+  const double all = layers_flops(config, 1, 32).attention_core;
+  config.sliding_window = 8;
+  config.first_window_layer = 2;
+  EXPECT_EQ(layers_flops(config, 1, 32).attention_core, all * (2 + 2 * 0.25) / 4);
+  EXPECT_EQ(layers_flops(config, 1, 8).attention_core, 4 * 4.0 * 8 * 8 * 64);
 }
 
 // Six a parameter of every GEMM and token, plus 12 L a d s (PaLM, appendix B).

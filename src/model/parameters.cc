@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "model/flow.h"
 
 namespace trireme::model {
 namespace {
@@ -31,6 +31,8 @@ constexpr std::array kRoleNames = std::to_array<std::string_view>({
     "attention output bias",
     "norm 2 weight",
     "norm 2 bias",
+    "gate and up weight",
+    "gate and up bias",
     "gate weight",
     "gate bias",
     "up weight",
@@ -43,153 +45,26 @@ constexpr std::array kRoleNames = std::to_array<std::string_view>({
 });
 static_assert(kRoleNames.size() == kRoleCount);
 
-// Adds the parameters of one unit, in order of Role.
-class UnitBuilder {
- public:
-  UnitBuilder(const Config& config, int unit, std::string prefix, std::vector<Parameter>& parameters)
-      : config_(config), unit_(unit), prefix_(std::move(prefix)), parameters_(parameters) {}
-
-  SplitBlock heads() const { return {PieceKind::kHeads, config_.heads, config_.head_dim}; }
-  SplitBlock kv_heads() const { return {PieceKind::kKvHeads, config_.kv_heads, config_.head_dim}; }
-  SplitBlock features() const { return {PieceKind::kFeatures, config_.ffn, 1}; }
-  SplitBlock vocabulary() const { return {PieceKind::kVocabulary, config_.vocabulary, 1}; }
-
-  // A matrix whose `dimension` is cut: every rank computes its own slice's whole gradient.
-  Parameter& split_matrix(Role role, std::string_view name, std::int64_t rows, std::int64_t columns, int dimension,
-                          std::vector<SplitBlock> blocks) {
-    Parameter& parameter = add(role, name, {rows, columns});
-    cut(parameter, dimension, std::move(blocks));
-    parameter.init = {InitKind::kNormal, config_.initializer_range};
-    return parameter;
-  }
-  Parameter& split_bias(Role role, std::string_view name, std::int64_t length, std::vector<SplitBlock> blocks) {
-    Parameter& parameter = add(role, name, {length});
-    cut(parameter, 0, std::move(blocks));
-    parameter.init = {InitKind::kZeros, 0.0};
-    return parameter;
-  }
-  // Whole on every rank. Its gradient sums over tokens: those of the rank alone under sequence parallelism.
-  Parameter& replicated(Role role, std::string_view name, std::vector<std::int64_t> shape, Initialiser init) {
-    Parameter& parameter = add(role, name, std::move(shape));
-    parameter.gradient = {AxisState::kReplicated, AxisState::kPartial};
-    parameter.init = init;
-    return parameter;
-  }
-  Parameter& replicated_bias(Role role, std::string_view name) {
-    return replicated(role, name, {config_.hidden}, {InitKind::kZeros, 0.0});
-  }
-  void norm(Role weight, std::string_view name) {
-    const InitKind init = config_.family == Family::kGemma ? InitKind::kZeros : InitKind::kOnes;
-    replicated(weight, fmt::format("{}.weight", name), {config_.hidden}, {init, 0.0});
-    if (config_.norm != NormKind::kLayerNorm) return;
-    replicated_bias(static_cast<Role>(static_cast<int>(weight) + 1), fmt::format("{}.bias", name));
-  }
-  // One weight for all heads: a rank's gradient sums over its own heads alone.
-  void head_norm(Role weight, std::string_view name) {
-    replicated(weight, name, {config_.head_dim}, {InitKind::kOnes, 0.0}).gradient.plain = AxisState::kPartial;
-  }
-
- private:
-  Parameter& add(Role role, std::string_view name, std::vector<std::int64_t> shape) {
-    Parameter parameter;
-    parameter.name = fmt::format("{}{}", prefix_, name);
-    parameter.decay = shape.size() > 1;
-    parameter.shape = std::move(shape);
-    parameter.unit = unit_;
-    parameter.role = role;
-    return parameters_.emplace_back(std::move(parameter));
-  }
-  static void cut(Parameter& parameter, int dimension, std::vector<SplitBlock> blocks) {
-    std::int64_t extent = 0;
-    for (const SplitBlock& block : blocks) extent += block.count * block.piece;
-    TRIREME_CHECK_EQ(extent, parameter.shape[static_cast<std::size_t>(dimension)]);
-    parameter.split = {dimension, std::move(blocks)};
-    parameter.value = AxisState::kSharded;
-    parameter.gradient = {AxisState::kSharded, AxisState::kSharded};
-  }
-
-  const Config& config_;
-  int unit_;
-  std::string prefix_;
-  std::vector<Parameter>& parameters_;
-};
-
-// Conv1D weights: input first, so columns are cut where a projection is column-parallel, rows where row-parallel.
-void add_gpt2_layer(const Config& c, UnitBuilder& unit) {
-  const std::int64_t qkv = c.query_width() + 2 * c.kv_width();
-  const std::vector<SplitBlock> qkv_blocks = {unit.heads(), unit.kv_heads(), unit.kv_heads()};
-  const double residual_deviation = c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.layers));
-  unit.norm(Role::kNorm1Weight, "ln_1");
-  unit.split_matrix(Role::kQkvWeight, "attn.c_attn.weight", c.hidden, qkv, 1, qkv_blocks);
-  unit.split_bias(Role::kQkvBias, "attn.c_attn.bias", qkv, qkv_blocks);
-  unit.split_matrix(Role::kAttentionOutputWeight, "attn.c_proj.weight", c.query_width(), c.hidden, 0, {unit.heads()})
-      .init.standard_deviation = residual_deviation;
-  unit.replicated_bias(Role::kAttentionOutputBias, "attn.c_proj.bias");
-  unit.norm(Role::kNorm2Weight, "ln_2");
-  unit.split_matrix(Role::kUpWeight, "mlp.c_fc.weight", c.hidden, c.ffn, 1, {unit.features()});
-  unit.split_bias(Role::kUpBias, "mlp.c_fc.bias", c.ffn, {unit.features()});
-  unit.split_matrix(Role::kDownWeight, "mlp.c_proj.weight", c.ffn, c.hidden, 0, {unit.features()})
-      .init.standard_deviation = residual_deviation;
-  unit.replicated_bias(Role::kDownBias, "mlp.c_proj.bias");
+// What a unit's names begin with.
+std::string prefix_of(const Config& config, int unit) {
+  const bool gpt2 = config.family == Family::kGpt2;
+  const std::string_view model = gpt2 ? "transformer." : "model.";
+  if (unit_kind(config, unit) != UnitKind::kDecoder) return std::string(model);
+  return fmt::format("{}{}.{}.", model, gpt2 ? "h" : "layers", unit - 1);
 }
 
-// Linear weights: output first, so rows are cut where a projection is column-parallel, columns where row-parallel.
-void add_llama_layer(const Config& c, UnitBuilder& unit) {
-  const auto column_parallel = [&](Role weight, Role bias, std::string_view name, std::int64_t width, SplitBlock block,
-                                   bool has_bias) {
-    unit.split_matrix(weight, fmt::format("{}.weight", name), width, c.hidden, 0, {block});
-    if (has_bias) unit.split_bias(bias, fmt::format("{}.bias", name), width, {block});
-  };
-  const auto row_parallel = [&](Role weight, Role bias, std::string_view name, std::int64_t width, SplitBlock block,
-                                bool has_bias) {
-    unit.split_matrix(weight, fmt::format("{}.weight", name), c.hidden, width, 1, {block});
-    if (has_bias) unit.replicated_bias(bias, fmt::format("{}.bias", name));
-  };
-  const bool qkv_bias = c.attention_input_bias;
-  unit.norm(Role::kNorm1Weight, "input_layernorm");
-  column_parallel(Role::kQueryWeight, Role::kQueryBias, "self_attn.q_proj", c.query_width(), unit.heads(), qkv_bias);
-  column_parallel(Role::kKeyWeight, Role::kKeyBias, "self_attn.k_proj", c.kv_width(), unit.kv_heads(), qkv_bias);
-  column_parallel(Role::kValueWeight, Role::kValueBias, "self_attn.v_proj", c.kv_width(), unit.kv_heads(), qkv_bias);
-  if (c.qk_norm) {
-    unit.head_norm(Role::kQueryNormWeight, "self_attn.q_norm.weight");
-    unit.head_norm(Role::kKeyNormWeight, "self_attn.k_norm.weight");
+void add_unit(const Config& config, int unit, const UnitFlow& flow, std::vector<Parameter>& table) {
+  const std::string prefix = prefix_of(config, unit);
+  const auto begin = static_cast<std::ptrdiff_t>(table.size());
+  for (const Operation& operation : flow.operations) {
+    for (const Parameter& parameter : operation.parameters) {
+      table.push_back(parameter);
+      table.back().unit = unit;
+      // The head's own weight lies beside the model, not in it.
+      if (parameter.role != Role::kHeadWeight) table.back().name = prefix + parameter.name;
+    }
   }
-  row_parallel(Role::kAttentionOutputWeight, Role::kAttentionOutputBias, "self_attn.o_proj", c.query_width(),
-               unit.heads(), c.attention_output_bias);
-  unit.norm(Role::kNorm2Weight, "post_attention_layernorm");
-  column_parallel(Role::kGateWeight, Role::kGateBias, "mlp.gate_proj", c.ffn, unit.features(), c.mlp_bias);
-  column_parallel(Role::kUpWeight, Role::kUpBias, "mlp.up_proj", c.ffn, unit.features(), c.mlp_bias);
-  row_parallel(Role::kDownWeight, Role::kDownBias, "mlp.down_proj", c.ffn, unit.features(), c.mlp_bias);
-}
-
-// Where the families' names differ outside of the layers.
-struct OuterNames {
-  std::string model;   // prefix
-  std::string layers;  // under it
-  std::string embedding;
-  std::string final_norm;
-};
-OuterNames outer_names(Family family) {
-  if (family == Family::kGpt2) return {"transformer.", "h", "wte.weight", "ln_f"};
-  return {"model.", "layers", "embed_tokens.weight", "norm"};
-}
-
-void add_embedding(const Config& config, const OuterNames& names, std::vector<Parameter>& parameters) {
-  UnitBuilder unit(config, 0, names.model, parameters);
-  unit.split_matrix(Role::kTokenEmbedding, names.embedding, config.vocabulary, config.hidden, 0, {unit.vocabulary()})
-      .also_used_by_head = config.tied_embeddings;
-  if (config.position != PositionKind::kLearned) return;
-  unit.replicated(Role::kPositionEmbedding, "wpe.weight", {config.max_positions, config.hidden},
-                  {InitKind::kNormal, config.initializer_range});
-}
-
-void add_head(const Config& config, const OuterNames& names, std::vector<Parameter>& parameters) {
-  const int head = unit_count(config) - 1;
-  UnitBuilder(config, head, names.model, parameters).norm(Role::kFinalNormWeight, names.final_norm);
-  if (config.tied_embeddings) return;
-  UnitBuilder outside(config, head, "", parameters);
-  outside.split_matrix(Role::kHeadWeight, "lm_head.weight", config.vocabulary, config.hidden, 0,
-                       {outside.vocabulary()});
+  std::sort(table.begin() + begin, table.end(), [](const Parameter& a, const Parameter& b) { return a.role < b.role; });
 }
 
 }  // namespace
@@ -246,17 +121,10 @@ int ParameterTable::find(std::string_view name) const {
 
 ParameterTable make_parameter_table(const Config& config) {
   ParameterTable table{.config = config, .parameters = {}};
-  const OuterNames names = outer_names(config.family);
-  add_embedding(config, names, table.parameters);
-  for (int layer = 0; layer < config.layers; ++layer) {
-    UnitBuilder unit(config, layer + 1, fmt::format("{}{}.{}.", names.model, names.layers, layer), table.parameters);
-    if (config.family == Family::kGpt2) {
-      add_gpt2_layer(config, unit);
-    } else {
-      add_llama_layer(config, unit);
-    }
+  const std::vector<UnitFlow> flows = flows_by_class(config);
+  for (int unit = 0; unit < unit_count(config); ++unit) {
+    add_unit(config, unit, flows[static_cast<std::size_t>(flow_class(config, unit))], table.parameters);
   }
-  add_head(config, names, table.parameters);
   return table;
 }
 

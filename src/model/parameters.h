@@ -26,9 +26,9 @@ std::string unit_name(const Config& config, int unit);  // "embedding", "layer 7
 enum class Role {
   kTokenEmbedding,     // [vocabulary, hidden]
   kPositionEmbedding,  // [max_positions, hidden]
-  kNorm1Weight,        // [hidden]; before attention
+  kNorm1Weight,        // [hidden]; before attention, or behind it
   kNorm1Bias,
-  kQkvWeight,  // gpt2: [hidden, query + 2 kv widths], Conv1D (input first)
+  kQkvWeight,  // gpt2: [hidden, query + 2 kv widths], Conv1D (input first); phi3: Linear (output first)
   kQkvBias,
   kQueryWeight,  // llama: [query width, hidden], Linear (output first)
   kQueryBias,
@@ -36,12 +36,14 @@ enum class Role {
   kKeyBias,
   kValueWeight,
   kValueBias,
-  kQueryNormWeight,  // [head_dim], one for all heads (qwen3)
+  kQueryNormWeight,  // qwen3: [head_dim], one for all heads; olmo2: [query width]
   kKeyNormWeight,
   kAttentionOutputWeight,
   kAttentionOutputBias,
-  kNorm2Weight,  // before the MLP
+  kNorm2Weight,  // before the MLP, or behind it
   kNorm2Bias,
+  kGateUpWeight,  // [2 ffn, hidden]: gate, then up (phi3)
+  kGateUpBias,
   kGateWeight,
   kGateBias,
   kUpWeight,  // gpt2: c_fc
@@ -105,6 +107,7 @@ struct Parameter {
   GradientDeclaration gradient;              // along the tensor axis
   Initialiser init;
   bool decay = false;              // weight decay applies: matrices only
+  bool input_first = false;        // of a projection: [in, out] (Conv1D), not [out, in] (Linear)
   bool also_used_by_head = false;  // tied: the head reads it and keeps its own gradient accumulator
 
   std::int64_t elements() const;
@@ -123,7 +126,8 @@ struct ParameterTable {
 };
 
 // gpt2: names without a prefix beyond Hugging Face's "transformer."; llama: "model." and "lm_head.weight".
-// The other families name their tensors as llama does. Initialisers as the families' own training code:
+// The other families name their tensors as llama does. What tensors there are is in the flows of the units (flow.h).
+// Initialisers as the families' own training code:
 // normal(initializer_range); gpt2's residual projections scaled by 1 / sqrt(2 layers) (GPT-2's paper, section 2.3);
 // norms one (gemma's, which hold the difference from one: zero), biases zero.
 ParameterTable make_parameter_table(const Config& config);

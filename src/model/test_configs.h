@@ -1,6 +1,8 @@
 #pragma once
 
-// Test support: small models of both families, which tests change where they need to.
+// Test support: small models, which tests change where they need to.
+
+#include <cmath>
 
 #include "model/config.h"
 
@@ -39,5 +41,45 @@ inline Config small_llama() {
   c.max_positions = 64;
   return c;
 }
+
+// A llama as another rotary family has it.
+inline Config as_family(Config c, Family family) {
+  c.family = family;
+  switch (family) {
+    case Family::kGpt2:
+    case Family::kLlama:
+      break;
+    case Family::kMistral:
+      c.sliding_window = 5;
+      break;
+    case Family::kQwen2:  // windows in all layers but the first
+      c.attention_input_bias = true;
+      c.sliding_window = 3;
+      c.first_window_layer = 1;
+      break;
+    case Family::kQwen3:
+      c.qk_norm = QkNorm::kHeads;
+      break;
+    case Family::kGemma:
+      c.norm = NormKind::kRmsNormOffset;
+      c.activation = Activation::kGeluTanh;
+      c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
+      c.tied_embeddings = true;
+      break;
+    case Family::kOlmo2:
+      c.qk_norm = QkNorm::kWhole;
+      c.norms_outputs = true;
+      break;
+    case Family::kPhi3:
+      c.fused_projections = true;
+      c.sliding_window = 4;
+      c.residual_dropout = 0.1;
+      break;
+  }
+  return c;
+}
+
+inline constexpr Family kRotaryFamilies[] = {Family::kLlama, Family::kMistral, Family::kQwen2, Family::kQwen3,
+                                             Family::kGemma, Family::kOlmo2,   Family::kPhi3};
 
 }  // namespace trireme::model

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/program.h"
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 
 namespace trireme::plan {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/memory.h"
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 
 namespace trireme::plan {
 namespace {

@@ -16,9 +16,16 @@ struct Weights {
   double head;
 };
 
-double unit_flops(const model::Config& config, model::UnitKind kind, std::int64_t sequence) {
-  const model::UnitFlops flops = model::forward_flops(config, kind, 1, sequence);
-  return flops.gemm + flops.attention_core;
+// Layers that differ count as their mean.
+Weights weights(const model::Config& config, std::int64_t sequence) {
+  const auto flops = [&](int unit) {
+    const model::UnitFlops one = model::forward_flops(model::unit_flow(config, unit), 1, sequence);
+    return one.gemm + one.attention_core;
+  };
+  const model::UnitFlops layers = model::layers_flops(config, 1, sequence);
+  return {.embedding = flops(0),
+          .layer = (layers.gemm + layers.attention_core) / static_cast<double>(config.layers),
+          .head = flops(model::unit_count(config) - 1)};
 }
 
 // The most layers that a chunk may hold with at most `limit` flops; the first and last carry embedding and head.
@@ -45,9 +52,7 @@ bool possible(const Weights& w, int layers, int chunks, double limit) {
 std::vector<int> balanced_chunks(const model::Config& config, int chunks, std::int64_t sequence) {
   const int layers = static_cast<int>(config.layers);
   TRIREME_CHECK(chunks >= 1 && chunks <= layers, "{} chunks of {} layers", chunks, layers);
-  const Weights w{.embedding = unit_flops(config, model::UnitKind::kEmbedding, sequence),
-                  .layer = unit_flops(config, model::UnitKind::kDecoder, sequence),
-                  .head = unit_flops(config, model::UnitKind::kHead, sequence)};
+  const Weights w = weights(config, sequence);
   // The smallest largest load is one of these: n layers, or n layers beside embedding or head.
   double best = std::numeric_limits<double>::infinity();
   for (int n = 1; n <= layers; ++n) {

@@ -1,7 +1,6 @@
 #include "plan/exchanges.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/check.h"
 #include "base/exact_sum.h"
@@ -11,10 +10,25 @@
 namespace trireme::plan {
 namespace {
 
-// By unit kind.
-std::array<UnitFlow, 3> unit_exchanges(const model::Config& config, const Layout& layout) {
-  const auto of = [&](model::UnitKind kind) { return exchanges_of(unit_flow(config, layout, kind)); };
-  return {of(model::UnitKind::kEmbedding), of(model::UnitKind::kDecoder), of(model::UnitKind::kHead)};
+// Of the units of a class (model::flow_class).
+struct UnitExchange {
+  model::FlowStep step;
+  std::int64_t columns = 0;
+};
+std::vector<UnitExchange> exchanges_of(const model::UnitFlow& flow, const Layout& layout) {
+  std::vector<UnitExchange> exchanges;
+  const model::FlowSteps bound = bind_flow(flow, layout);
+  for (const model::FlowStep& step : bound.steps) {
+    if (!model::is_exchange(step.op)) continue;
+    const auto value = std::ranges::find(bound.values, step.reads.front(), &model::FlowValue::name);
+    exchanges.push_back({.step = step, .columns = value->columns});
+  }
+  return exchanges;
+}
+std::vector<std::vector<UnitExchange>> exchanges_by_class(const model::Config& config, const Layout& layout) {
+  std::vector<std::vector<UnitExchange>> all;
+  for (const model::UnitFlow& flow : model::flows_by_class(config)) all.push_back(exchanges_of(flow, layout));
+  return all;
 }
 
 class Walk {
@@ -30,7 +44,7 @@ class Walk {
         gradient_element_(dtype_size(gradient_dtype(inputs))),
         term_element_(dtype_size(state_dtype(inputs))),
         masked_targets_(inputs.masked_targets),
-        exchanges_(unit_exchanges(table.config, layout)),
+        exchanges_(exchanges_by_class(table.config, layout)),
         program_(std::move(program)),
         visit_(visit) {}
 
@@ -135,22 +149,22 @@ class Walk {
   // What the layers exchange in this pass of the unit.
   void tensor(const Instruction& i) {
     if (i.unit < 0) return;
-    const auto kind = static_cast<std::size_t>(model::unit_kind(table_.config, i.unit));
-    for (const FlowStep& step : exchanges_[kind]) {
-      if (step.pass == i.op) exchange(step);
+    const auto flow = static_cast<std::size_t>(model::flow_class(table_.config, i.unit));
+    for (const UnitExchange& e : exchanges_[flow]) {
+      if (e.step.pass == pass_of(i.op)) exchange(e);
     }
   }
 
-  void exchange(const FlowStep& step) {
-    const Collective collective = step.op == FlowOp::kReduceScatter ? Collective::kReduceScatter
-                                  : step.op == FlowOp::kAllGather   ? Collective::kAllGather
-                                                                    : Collective::kAllReduce;
-    if (step.size == FlowSize::kHidden) {
-      return over(CommunicationGroup::kTensor, collective, widths_.tokens * table_.config.hidden, element_);
+  void exchange(const UnitExchange& e) {
+    const Collective collective = e.step.op == model::FlowOp::kReduceScatter ? Collective::kReduceScatter
+                                  : e.step.op == model::FlowOp::kAllGather   ? Collective::kAllGather
+                                                                             : Collective::kAllReduce;
+    if (!e.step.by_block) {
+      return over(CommunicationGroup::kTensor, collective, widths_.tokens * e.columns, element_);
     }
-    const std::int64_t rows = logit_rows(batch_), each = step.size == FlowSize::kBlockRows ? 1 : 2;
+    const std::int64_t rows = logit_rows(batch_);
     for (std::int64_t row = 0; row < widths_.tokens; row += rows) {
-      over(CommunicationGroup::kTensor, collective, each * std::min(rows, widths_.tokens - row), term_element_);
+      over(CommunicationGroup::kTensor, collective, e.columns * std::min(rows, widths_.tokens - row), term_element_);
     }
   }
 
@@ -163,7 +177,7 @@ class Walk {
   std::int64_t gradient_element_;
   std::int64_t term_element_;  // of the softmax
   bool masked_targets_;
-  std::array<UnitFlow, 3> exchanges_;
+  std::vector<std::vector<UnitExchange>> exchanges_;
   RankProgram program_;
   const VisitExchange& visit_;
 };

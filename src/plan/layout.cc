@@ -156,7 +156,7 @@ model::LocalWidths local_widths(const model::Config& config, const Layout& layou
           .sequence_tokens = layout.sequence_parallel ? tokens / layout.tp : tokens,
           .heads = config.heads / layout.tp,
           .kv_heads = std::max<std::int64_t>(1, config.kv_heads / layout.tp),
-          .ffn = config.ffn / layout.tp};
+          .tp = layout.tp};
 }
 
 }  // namespace trireme::plan

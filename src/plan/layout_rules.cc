@@ -38,8 +38,9 @@ std::string nearest_multiples(std::int64_t value, std::int64_t part) {
   return below > 0 ? fmt::format("{}, {}", below, below + part) : fmt::format("{}", part);
 }
 
+// Ranks beyond the key/value heads share them, unless these are parts of a tensor whose other parts they do not share.
 bool kv_heads_fit(const model::Config& config, std::int64_t tp) {
-  return config.kv_heads % tp == 0 || tp % config.kv_heads == 0;
+  return config.kv_heads % tp == 0 || (!config.fused_projections && tp % config.kv_heads == 0);
 }
 bool tensor_degree_fits(const model::Config& config, std::int64_t tp) {
   return config.heads % tp == 0 && kv_heads_fit(config, tp) && config.ffn % tp == 0 && tp <= config.vocabulary;
@@ -92,7 +93,8 @@ Status check_tensor_rules(const model::Config& config, const Layout& layout, con
     std::string rule = fmt::format("tp must divide the heads ({})", config.heads);
     if (config.heads % tp == 0) {
       rule = !kv_heads_fit(config, tp)
-                 ? fmt::format("tp must divide, or be divided by, the kv heads ({})", config.kv_heads)
+                 ? fmt::format("tp must divide{} the kv heads ({})",
+                               config.fused_projections ? "" : ", or be divided by,", config.kv_heads)
              : config.ffn % tp != 0 ? fmt::format("tp must divide the ffn width ({})", config.ffn)
                                     : fmt::format("tp must be at most the vocabulary ({})", config.vocabulary);
     }

@@ -190,12 +190,13 @@ BookingTable::BookingTable(const model::ParameterTable& table, const Layout& lay
     const int dp_index = coordinates_of(layout, rank).dp;
     tied_boundary_ = Bytes{tied_elements(first, layout, dp_index, layout.zero >= 1) * gradient_element_};
   }
-  for (model::UnitKind unit : {model::UnitKind::kEmbedding, model::UnitKind::kDecoder, model::UnitKind::kHead}) {
-    for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
-      const model::ActivationShape shape = model::activation_shape(table.config, entry, widths);
-      groups_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::group_of(entry, layout.recompute))]
-          .push_back(Bytes{checked_multiply(shape.rows, shape.columns) *
-                           (entry.statistics ? dtype_size(state_dtype(inputs)) : element_)});
+  for (const model::UnitFlow& flow : model::flows_by_class(table.config)) {
+    auto& groups = groups_.emplace_back();
+    for (const model::SavedActivation& entry : model::saved_activations(flow)) {
+      const model::ActivationShape shape = model::local_shape(entry.value, widths);
+      groups[static_cast<std::size_t>(model::group_of(entry, layout.recompute))].push_back(
+          Bytes{checked_multiply(shape.rows, shape.columns) *
+                (entry.value.statistics ? dtype_size(state_dtype(inputs)) : element_)});
     }
   }
 }
@@ -204,8 +205,8 @@ Booking BookingTable::operator()(const Instruction& instruction) const {
   switch (instruction.op) {
     case Op::kAllocate:
     case Op::kFree: {
-      const auto kind = static_cast<std::size_t>(model::unit_kind(config_, instruction.unit));
-      return {MemoryClass::kSavedActivations, groups_[kind][static_cast<std::size_t>(instruction.group)]};
+      const auto flow = static_cast<std::size_t>(model::flow_class(config_, instruction.unit));
+      return {MemoryClass::kSavedActivations, groups_[flow][static_cast<std::size_t>(instruction.group)]};
     }
     case Op::kAllocateBoundary:
     case Op::kFreeBoundary:

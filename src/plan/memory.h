@@ -72,8 +72,8 @@ struct StaticBuffer {
 std::vector<StaticBuffer> static_buffers(const model::ParameterTable& table, const Layout& layout, const Batch& batch,
                                          const RunInputs& inputs, int rank);
 
-// What one instruction allocates or frees: the sizes of its buffers, as asked for, in the order of the activation
-// table.
+// What one instruction allocates or frees: the sizes of its buffers, as asked for, in the order of
+// model::saved_activations.
 struct Booking {
   MemoryClass memory_class = MemoryClass::kSavedActivations;
   std::vector<Bytes> buffers;
@@ -93,7 +93,7 @@ class BookingTable {
   const RankProgram& program_;
   Bytes boundary_;
   Bytes tied_boundary_;
-  std::array<std::array<std::vector<Bytes>, model::kActivationGroupCount>, 3> groups_;  // by unit kind
+  std::vector<std::array<std::vector<Bytes>, model::kActivationGroupCount>> groups_;  // by model::flow_class
 };
 
 // Static buffers, then the program of a step walked once (and the evaluation program, if any): peaks by class and of

@@ -25,7 +25,7 @@ enum class Op {
   // Boundary buffers of a chunk (class communication buffers): the output of its last unit on its way to the next
   // stage, the gradient of its first unit's input on its way back; freed when the next one of that direction is about
   // to be made, or after the last pass, so that a send has the time in between. A received activation lands in the
-  // first unit's kInput, a received gradient in the last unit's kOutputGradient. With tied_head: where the gradient of
+  // first unit's input, a received gradient in the last unit's kOutputGradient. With tied_head: where the gradient of
   // the head's copy of a tied embedding arrives at the embedding's stage, around kSumTied.
   kAllocateBoundary,
   kFreeBoundary,

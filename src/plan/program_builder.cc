@@ -21,10 +21,10 @@ ProgramBuilder::ProgramBuilder(const model::ParameterTable& table, const Layout&
   program_.shard_units = shard_units(table, layout, rank);
   program_.buckets = gradient_buckets(program_.shard_units, layout);
   complete_.resize(program_.buckets.size());
-  for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
-    for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
-      has_group_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(model::group_of(entry, layout.recompute))] =
-          true;
+  for (const model::UnitFlow& flow : model::flows_by_class(table.config)) {
+    Groups& has = has_group_.emplace_back();
+    for (const model::SavedActivation& entry : model::saved_activations(flow)) {
+      has[static_cast<std::size_t>(model::group_of(entry, layout.recompute))] = true;
     }
   }
 }
@@ -37,7 +37,7 @@ void ProgramBuilder::emit(Op op, const Chunk& chunk, int unit, int micro_batch, 
 void ProgramBuilder::groups(Op op, const Chunk& chunk, int unit, int micro_batch,
                             std::initializer_list<ActivationGroup> wanted) {
   for (ActivationGroup group : wanted) {
-    if (!has_group_[static_cast<std::size_t>(kind(unit))][static_cast<std::size_t>(group)]) continue;
+    if (!groups_of(unit)[static_cast<std::size_t>(group)]) continue;
     emit(op, chunk, unit, micro_batch);
     program_.instructions.back().group = group;
   }
@@ -87,7 +87,7 @@ void ProgramBuilder::add(const ChunkAction& action) {
     case ActionKind::kBackwardWeight:
       return backward(action.chunk, m, false, true);
     case ActionKind::kReceiveActivation:
-      groups(Op::kAllocate, chunk, chunk.first_unit, m, {ActivationGroup::kInput});
+      groups(Op::kAllocate, chunk, chunk.first_unit, m, {ActivationGroup::kInput, ActivationGroup::kInputForWeight});
       return transfer(Op::kReceiveActivation, chunk, m, action.peer);
     case ActionKind::kSendActivation:
       return send(Op::kSendActivation, chunk, m, action.peer);
@@ -117,7 +117,7 @@ void ProgramBuilder::forward_unit(const Chunk& chunk, int unit, int micro_batch,
          {ActivationGroup::kKept, ActivationGroup::kKeptForWeight, ActivationGroup::kRemade,
           ActivationGroup::kRemadeForWeight});
   if (unit + 1 < chunk.end_unit) {
-    groups(Op::kAllocate, chunk, unit + 1, micro_batch, {ActivationGroup::kInput});
+    groups(Op::kAllocate, chunk, unit + 1, micro_batch, {ActivationGroup::kInput, ActivationGroup::kInputForWeight});
   } else if (!last_of_model(chunk)) {
     boundary(Op::kAllocateBoundary, chunk, micro_batch, false);
   }
@@ -126,7 +126,8 @@ void ProgramBuilder::forward_unit(const Chunk& chunk, int unit, int micro_batch,
   groups(Op::kFree, chunk, unit, micro_batch, {ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight});
   if (!keep) {
     groups(Op::kFree, chunk, unit, micro_batch,
-           {ActivationGroup::kKept, ActivationGroup::kKeptForWeight, ActivationGroup::kInput});
+           {ActivationGroup::kKept, ActivationGroup::kKeptForWeight, ActivationGroup::kInput,
+            ActivationGroup::kInputForWeight});
   }
 }
 
@@ -161,7 +162,7 @@ void ProgramBuilder::backward(int chunk_number, int micro_batch, bool input, boo
 void ProgramBuilder::backward_input(const Chunk& chunk, int unit, int micro_batch) {
   if (kind(unit) == UnitKind::kEmbedding) return;  // nothing to pass on
   open_gradients(chunk, unit, micro_batch);
-  const auto& has = has_group_[static_cast<std::size_t>(kind(unit))];
+  const Groups& has = groups_of(unit);
   groups(Op::kAllocate, chunk, unit, micro_batch, {ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight});
   if (has[static_cast<std::size_t>(ActivationGroup::kRemade)] ||
       has[static_cast<std::size_t>(ActivationGroup::kRemadeForWeight)]) {
@@ -177,7 +178,8 @@ void ProgramBuilder::backward_input(const Chunk& chunk, int unit, int micro_batc
   groups(Op::kFree, chunk, unit, micro_batch,
          {ActivationGroup::kKept, ActivationGroup::kRemade, ActivationGroup::kInput});
   if (kind(unit) != UnitKind::kHead) return;
-  groups(Op::kFree, chunk, unit, micro_batch, {ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight});
+  groups(Op::kFree, chunk, unit, micro_batch,
+         {ActivationGroup::kInputForWeight, ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight});
   close_gradients(chunk, unit, micro_batch);
 }
 
@@ -186,8 +188,8 @@ void ProgramBuilder::backward_weight(const Chunk& chunk, int unit, int micro_bat
   if (kind(unit) == UnitKind::kEmbedding) open_gradients(chunk, unit, micro_batch);
   emit(Op::kBackwardWeight, chunk, unit, micro_batch);
   groups(Op::kFree, chunk, unit, micro_batch,
-         {ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight, ActivationGroup::kOutputGradient,
-          ActivationGroup::kGradient});
+         {ActivationGroup::kInputForWeight, ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight,
+          ActivationGroup::kOutputGradient, ActivationGroup::kGradient});
   close_gradients(chunk, unit, micro_batch);
 }
 

@@ -52,6 +52,10 @@ class ProgramBuilder {
   bool has_partial(const ShardUnit& shard) const;
   void reduce_if_complete(const Chunk& chunk, int micro_batch, int shard);
 
+  using Groups = std::array<bool, model::kActivationGroupCount>;
+  const Groups& groups_of(int unit) const {
+    return has_group_[static_cast<std::size_t>(model::flow_class(table_.config, unit))];
+  }
   model::UnitKind kind(int unit) const { return model::unit_kind(table_.config, unit); }
   bool first_of_model(const Chunk& chunk) const { return chunk.first_unit == 0; }
   bool last_of_model(const Chunk& chunk) const { return chunk.end_unit == model::unit_count(table_.config); }
@@ -62,8 +66,8 @@ class ProgramBuilder {
   int micro_batches_;
   int rank_;
   Coordinates at_;
-  std::array<std::array<bool, model::kActivationGroupCount>, 3> has_group_{};
-  std::size_t gathered_to_ = 0;  // of the pass at hand
+  std::vector<Groups> has_group_;  // by model::flow_class
+  std::size_t gathered_to_ = 0;    // of the pass at hand
   std::map<ShardKey, int> users_;
   std::array<std::optional<Instruction>, 2> sent_;  // forward, backward: frees that are due
   std::vector<int> complete_;                       // by bucket: shard units whose gradients are

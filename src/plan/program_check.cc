@@ -20,9 +20,10 @@ class Checker {
         layout_(layout),
         micro_batches_(static_cast<int>(micro_batches(layout, batch))),
         program_(program) {
-    for (UnitKind unit : {UnitKind::kEmbedding, UnitKind::kDecoder, UnitKind::kHead}) {
-      for (const model::SavedActivation& entry : model::activation_table(table.config, unit)) {
-        groups_[static_cast<std::size_t>(unit)].insert(model::group_of(entry, layout.recompute));
+    for (const model::UnitFlow& flow : model::flows_by_class(table.config)) {
+      std::set<ActivationGroup>& groups = groups_.emplace_back();
+      for (const model::SavedActivation& entry : model::saved_activations(flow)) {
+        groups.insert(model::group_of(entry, layout.recompute));
       }
     }
   }
@@ -42,7 +43,7 @@ class Checker {
 
   UnitKind kind(int unit) const { return model::unit_kind(table_.config, unit); }
   bool has(int unit, ActivationGroup group) const {
-    return groups_[static_cast<std::size_t>(kind(unit))].count(group) > 0;
+    return groups_[static_cast<std::size_t>(model::flow_class(table_.config, unit))].contains(group);
   }
   bool is_live(int unit, int micro_batch, ActivationGroup group) const {
     return !has(unit, group) || live_.count({unit, micro_batch, group}) > 0;
@@ -72,6 +73,9 @@ class Checker {
     return buffers_.count({'g', unit, m, tied_head}) > 0 ? "" : "no gradient buffer is open";
   }
 
+  bool input_there(int unit, int m) const {
+    return all_live(unit, m, {ActivationGroup::kInput, ActivationGroup::kInputForWeight});
+  }
   // Where a unit's output goes, or its input's gradient.
   bool output_there(const Instruction& i, bool backward) const {
     const Chunk& chunk = program_.chunks[static_cast<std::size_t>(i.chunk)];
@@ -79,7 +83,7 @@ class Checker {
       if (i.unit > chunk.first_unit) return is_live(i.unit - 1, i.micro_batch, ActivationGroup::kOutputGradient);
       return buffers_.count({'b', i.unit, i.micro_batch, true}) > 0;
     }
-    if (i.unit + 1 < chunk.end_unit) return is_live(i.unit + 1, i.micro_batch, ActivationGroup::kInput);
+    if (i.unit + 1 < chunk.end_unit) return input_there(i.unit + 1, i.micro_batch);
     return kind(i.unit) == UnitKind::kHead || buffers_.count({'b', i.unit, i.micro_batch, false}) > 0;
   }
 
@@ -100,7 +104,7 @@ class Checker {
       case Op::kCloseGradient:
         return toggle(i.op == Op::kOpenGradient, {'g', i.unit, m, i.tied_head});
       case Op::kReceiveActivation:
-        return is_live(i.unit, m, ActivationGroup::kInput) ? "" : "has no place to go";
+        return input_there(i.unit, m) ? "" : "has no place to go";
       case Op::kReceiveGradient:
         return is_live(i.unit, m, ActivationGroup::kOutputGradient) ? "" : "has no place to go";
       case Op::kSendActivation:
@@ -118,8 +122,8 @@ class Checker {
     switch (i.op) {
       case Op::kForward:
         if (!all_live(i.unit, m,
-                      {ActivationGroup::kInput, ActivationGroup::kKept, ActivationGroup::kKeptForWeight,
-                       ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
+                      {ActivationGroup::kInput, ActivationGroup::kInputForWeight, ActivationGroup::kKept,
+                       ActivationGroup::kKeptForWeight, ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
           return "a buffer is missing";
         }
         if (!output_there(i, false)) return "the output has no place to go";
@@ -129,8 +133,8 @@ class Checker {
       case Op::kRecompute:
       case Op::kBackwardInput:
         if (!all_live(i.unit, m,
-                      {ActivationGroup::kInput, ActivationGroup::kKept, ActivationGroup::kKeptForWeight,
-                       ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
+                      {ActivationGroup::kInput, ActivationGroup::kInputForWeight, ActivationGroup::kKept,
+                       ActivationGroup::kKeptForWeight, ActivationGroup::kRemade, ActivationGroup::kRemadeForWeight})) {
           return "a buffer is missing";
         }
         if (i.op == Op::kRecompute) return weights_there(i.unit, false);
@@ -142,9 +146,10 @@ class Checker {
         if (std::string fault = gradient_there(i.unit, m); !fault.empty()) return fault;
         return weights_there(i.unit, true);
       case Op::kBackwardWeight:
-        if (!all_live(i.unit, m,
-                      {ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight,
-                       ActivationGroup::kOutputGradient, ActivationGroup::kGradient})) {
+        if (!all_live(
+                i.unit, m,
+                {ActivationGroup::kInputForWeight, ActivationGroup::kKeptForWeight, ActivationGroup::kRemadeForWeight,
+                 ActivationGroup::kOutputGradient, ActivationGroup::kGradient})) {
           return "a buffer is missing";
         }
         return gradient_there(i.unit, m);
@@ -225,7 +230,7 @@ class Checker {
   const Layout& layout_;
   int micro_batches_;
   const RankProgram& program_;
-  std::array<std::set<ActivationGroup>, 3> groups_;
+  std::vector<std::set<ActivationGroup>> groups_;  // by model::flow_class
   std::set<Group> live_;
   std::set<BufferKey> buffers_;
   std::map<std::tuple<Op, int, int, bool>, int> done_;

@@ -4,7 +4,7 @@
 
 #include "model/test_configs.h"
 #include "plan/program_check.h"
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 
 namespace trireme::plan {
 namespace {

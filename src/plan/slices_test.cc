@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "model/test_configs.h"
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 
 namespace trireme::plan {
 namespace {

@@ -2,10 +2,12 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "model/activations.h"
 #include "plan/slices.h"
 #include "plan/tensor_flow.h"
 
@@ -13,6 +15,9 @@ namespace trireme::plan {
 namespace {
 
 using model::AxisState;
+using model::FlowOp;
+using model::FlowPass;
+using model::FlowStep;
 using model::PieceKind;
 using model::Role;
 
@@ -53,8 +58,11 @@ std::string describe(const ValueState& is) {
 std::string_view state_name(AxisState state) {
   return state == AxisState::kReplicated ? "whole" : state == AxisState::kSharded ? "cut" : "partial";
 }
-
-std::string_view pass_name(Op pass) { return pass == Op::kEvaluateLoss ? "loss" : op_name(pass); }
+std::string_view pass_name(FlowPass pass) {
+  constexpr std::array kNames =
+      std::to_array<std::string_view>({"forward", "loss", "recompute", "backward input", "backward weight"});
+  return kNames[static_cast<std::size_t>(pass)];
+}
 
 // How a projection cuts its output and its input.
 enum class WeightCut { kNone, kOutput, kInput };
@@ -63,22 +71,24 @@ class UnitCheck {
  public:
   UnitCheck(const model::ParameterTable& table, const Layout& layout, int unit)
       : table_(table), layout_(layout), unit_(unit) {
-    const model::UnitKind kind = model::unit_kind(table.config, unit);
-    for (const model::SavedActivation& entry : model::activation_table(table.config, kind)) {
-      kept_.emplace(model::saved_name(entry.name), entry);
-      // What the units before and after this one give.
-      const bool given = entry.name == model::Saved::kInput || entry.name == model::Saved::kOutputGradient;
-      if (given) values_[model::saved_name(entry.name)] = residual();
+    const model::UnitFlow flow = model::unit_flow(table.config, unit);
+    for (const model::SavedActivation& saved : model::saved_activations(flow, model::flow_steps(flow))) {
+      kept_.emplace(saved.value.name, saved);
+      if (saved.given) values_[saved.value.name] = residual();
     }
+    if (flow.output >= 0) output_ = flow.values[static_cast<std::size_t>(flow.output)].name;
+    if (flow.input >= 0) d_input_ = model::gradient_name(flow.values[static_cast<std::size_t>(flow.input)].name);
   }
 
-  Status run(const UnitFlow& flow) {
-    for (const FlowStep& step : flow) {
+  Status run(const model::FlowSteps& steps) {
+    for (const FlowStep& step : steps.steps) {
       if (step.pass != pass_) next_pass(step.pass);
       step_ = &step;
       take(step);
       if (fault_) return *fault_;
     }
+    end_pass();
+    if (fault_) return *fault_;
     step_ = nullptr;
     for (const model::Parameter& parameter : table_.parameters) {
       if (parameter.unit != unit_ || given_.count({parameter.name, false}) > 0) continue;
@@ -113,20 +123,43 @@ class UnitCheck {
     refuse(value, fmt::format("is {}, and {} needs it {}", describe(is), reader(), needed));
   }
 
-  // What an earlier pass made and the activation table keeps until this one.
+  // What an earlier pass made and is kept until this one.
   bool lives(std::string_view name) const {
     const auto found = kept_.find(name);
     if (found == kept_.end()) return false;
     using model::ActivationGroup;
     const ActivationGroup group = model::group_of(found->second, layout_.recompute);
-    if (pass_ == Op::kRecompute || (pass_ == Op::kBackwardInput && recomputed_.count(name) == 0)) {
+    if (pass_ == FlowPass::kRecompute || (pass_ == FlowPass::kBackwardInput && !recomputed_.contains(name))) {
       return group != ActivationGroup::kRemade && group != ActivationGroup::kRemadeForWeight;
     }
-    if (pass_ != Op::kBackwardWeight) return true;
-    return group == ActivationGroup::kKeptForWeight || group == ActivationGroup::kRemadeForWeight ||
-           group == ActivationGroup::kOutputGradient || group == ActivationGroup::kGradient;
+    if (pass_ != FlowPass::kBackwardWeight) return true;
+    return group == ActivationGroup::kInputForWeight || group == ActivationGroup::kKeptForWeight ||
+           group == ActivationGroup::kRemadeForWeight || group == ActivationGroup::kOutputGradient ||
+           group == ActivationGroup::kGradient;
   }
-  void next_pass(Op pass) {
+  // What the units at its ends are given; and what is kept lies as its flow says, once all its sums are made.
+  void end_pass() {
+    for (const std::string& name : std::exchange(made_, {})) {
+      const model::FlowValue& value = kept_.find(name)->second.value;
+      const ValueState& state = values_.at(name);
+      const bool as_declared = value.in_stream() ? state == residual()
+                               : value.all_rows  ? state == kWhole
+                                                 : state.state == FlowState::kSplit;
+      if (!as_declared) refuse(name, fmt::format("is {}, unlike what its flow keeps", describe(state)));
+    }
+    if (pass_ == FlowPass::kForward) gives(output_);
+    if (pass_ == FlowPass::kBackwardInput) gives(d_input_);
+  }
+  void gives(const std::string& name) {
+    if (name.empty()) return;
+    const auto found = values_.find(name);
+    if (found == values_.end()) return refuse(name, "is given by no step of this pass");
+    if (found->second == residual()) return;
+    refuse(name, fmt::format("is {}, and the unit at its other end needs it {}", describe(found->second),
+                             describe(residual())));
+  }
+  void next_pass(FlowPass pass) {
+    end_pass();
     pass_ = pass;
     std::erase_if(values_, [&](const auto& value) { return !lives(value.first); });
   }
@@ -139,23 +172,16 @@ class UnitCheck {
   }
   ValueState read(std::size_t index) { return read(step_->reads[index]); }
 
-  void write(std::string_view name, const ValueState& state) {
+  void write(const std::string& name, const ValueState& state) {
     if (step_->accumulate && read(name) != state) return misuse(name, read(name), describe(state));
     values_[name] = state;
-    if ((name == kFlowOutput || name == kFlowInputGradient) && state != residual()) {
-      return refuse(
-          name, fmt::format("is {}, and the unit at its other end needs it {}", describe(state), describe(residual())));
-    }
     const auto kept = kept_.find(name);
     if (kept == kept_.end()) return;
-    if (pass_ == Op::kRecompute) recomputed_.insert(name);
-    const bool as_declared = kept->second.split == model::ActivationSplit::kTensor ? state.state == FlowState::kSplit
-                             : kept->second.split == model::ActivationSplit::kSequence ? state == residual()
-                                                                                       : state == kWhole;
-    if (!as_declared) refuse(name, fmt::format("is {}, unlike what the activation table keeps", describe(state)));
+    if (pass_ == FlowPass::kRecompute) recomputed_.insert(std::string(name));
+    made_.insert(name);
   }
   void write_all(const ValueState& state) {
-    for (std::string_view name : step_->writes) write(name, state);
+    for (const std::string& name : step_->writes) write(name, state);
   }
 
   // Reads that must be whole, of all rows.
@@ -186,10 +212,9 @@ class UnitCheck {
     refuse(model::role_name(role), "is used, and the parameter table has none in this unit");
     return nullptr;
   }
-  WeightCut cut_of_weight(const model::Parameter& weight, Role role) const {
+  static WeightCut cut_of_weight(const model::Parameter& weight) {
     if (!weight.split.split()) return WeightCut::kNone;
-    const bool input_first = table_.config.family == model::Family::kGpt2 && role != Role::kHeadWeight;
-    return weight.split.dimension == (input_first ? 1 : 0) ? WeightCut::kOutput : WeightCut::kInput;
+    return weight.split.dimension == (weight.input_first ? 1 : 0) ? WeightCut::kOutput : WeightCut::kInput;
   }
   static PieceKind pieces_of(const model::Parameter& weight) { return weight.split.blocks.front().kind; }
   void need_uncut(const model::Parameter& weight) {
@@ -231,15 +256,31 @@ class UnitCheck {
   void backward();
   void attention_gradient();
   void exchange();
+  // Of each element alone: all operands and results lie alike.
+  void alike() {
+    const ValueState x = read(0);
+    if (x.state != FlowState::kSplit) need_columns(0);
+    for (std::size_t i = 1; i < step_->reads.size(); ++i) need_same(i, x);
+    write_all(x);
+  }
+  // The same, each result as its own operand.
+  void each_of_itself() {
+    for (std::size_t i = 0; i < step_->reads.size(); ++i) {
+      const ValueState x = need_split(i);
+      if (!fault_) write(step_->writes[i], x);
+    }
+  }
 
   const model::ParameterTable& table_;
   const Layout& layout_;
   int unit_;
-  std::map<std::string_view, model::SavedActivation> kept_;
-  std::map<std::string_view, ValueState> values_;
-  std::set<std::string_view> recomputed_;
+  std::map<std::string, model::SavedActivation, std::less<>> kept_;
+  std::map<std::string, ValueState, std::less<>> values_;
+  std::set<std::string, std::less<>> recomputed_;
+  std::set<std::string> made_;                    // of what is kept, in this pass
+  std::string output_, d_input_;                  // what the pass gives to the units at its ends
   std::set<std::pair<std::string, bool>> given_;  // gradients: name, and whether of the head's use of a tied one
-  Op pass_ = Op::kForward;
+  FlowPass pass_ = FlowPass::kForward;
   const FlowStep* step_ = nullptr;
   std::optional<Failure> fault_;
 };
@@ -251,6 +292,7 @@ void UnitCheck::forward() {
     case FlowOp::kLookup:
       return write_all(first->split.split() ? kPartial : kWhole);
     case FlowOp::kNorm:
+    case FlowOp::kNormAgain:
     case FlowOp::kAddPositions: {
       for (Role role : step_->parameters) {
         if (const model::Parameter* p = parameter(role); p != nullptr) need_uncut(*p);
@@ -267,12 +309,25 @@ void UnitCheck::forward() {
     case FlowOp::kHeadNorm:
       need_uncut(*first);
       return write_all(need_split(0));
-    case FlowOp::kElementwise: {
-      const ValueState x = read(0);
-      if (x.state != FlowState::kSplit) need_columns(0);
-      for (std::size_t i = 1; i < step_->reads.size(); ++i) need_same(i, x);
-      return write_all(x);
+    case FlowOp::kSquareSums:
+      need_split(0);
+      return write_all(kPartial);
+    case FlowOp::kNormOfSums: {
+      const ValueState x = need_split(0);
+      if (!fault_) need_same(0, split(pieces_of(*first)));
+      need_whole(1);
+      write(step_->writes[0], x);
+      return write(step_->writes[1], kWhole);
     }
+    case FlowOp::kRotary:
+      return each_of_itself();
+    case FlowOp::kAdd:
+      if (first != nullptr) need_uncut(*first);
+      return alike();
+    case FlowOp::kActivation:
+    case FlowOp::kDropout:
+    case FlowOp::kScale:
+      return alike();
     case FlowOp::kAttention:
       for (std::size_t i = 0; i < step_->reads.size(); ++i) {
         need_same(i, split(i == 0 ? PieceKind::kHeads : PieceKind::kKvHeads));
@@ -287,7 +342,7 @@ void UnitCheck::linear() {
   const Role role = step_->parameters.front();
   const model::Parameter* weight = parameter(role);
   if (weight == nullptr) return;
-  const WeightCut cut = cut_of_weight(*weight, role);
+  const WeightCut cut = cut_of_weight(*weight);
   const bool input_gradient = step_->op == FlowOp::kLinearInputGradient;
   // The state of the projection's input and of its output, forward or backward; a gradient through shared key/value
   // heads may be parts.
@@ -362,8 +417,25 @@ void UnitCheck::backward() {
       gradient(step_->parameters.front(), AxisState::kPartial);  // of this rank's heads
       return write_all(d_y);
     }
+    case FlowOp::kNormDots:
+    case FlowOp::kNormGradientOfDots: {
+      const ValueState d_y = need_split(0);
+      need_same(1, split(d_y.pieces));
+      need_whole(2);
+      if (step_->op == FlowOp::kNormDots) return write_all(kPartial);
+      need_whole(3);
+      gradient(step_->parameters.front(), summed(d_y));
+      return write_all(d_y);
+    }
     case FlowOp::kAttentionGradient:
       return attention_gradient();
+    case FlowOp::kRotaryGradient:
+      return each_of_itself();
+    case FlowOp::kActivationGradient:
+    case FlowOp::kDropoutGradient:
+    case FlowOp::kScaleGradient:
+    case FlowOp::kSumGradients:
+      return alike();
     case FlowOp::kLookupGradient: {
       need_whole(0);
       const model::Parameter* embedding = parameter(step_->parameters.front());
@@ -385,6 +457,8 @@ void UnitCheck::attention_gradient() {
     const bool has_kv = i > 0 || step_->writes.size() == 1;
     write(step_->writes[i], split(pieces, has_kv && shares_kv_heads()));
   }
+  // What forward gave.
+  for (std::size_t i = step_->writes.size() + 1; i < step_->reads.size(); ++i) need_same(i, split(PieceKind::kHeads));
 }
 
 void UnitCheck::exchange() {
@@ -407,17 +481,18 @@ void UnitCheck::exchange() {
 
 }  // namespace
 
-Status check_unit_flow(const model::ParameterTable& table, const Layout& layout, int unit, const UnitFlow& flow) {
-  return UnitCheck(table, layout, unit).run(flow);
+Status check_unit_flow(const model::ParameterTable& table, const Layout& layout, int unit,
+                       const model::FlowSteps& steps) {
+  return UnitCheck(table, layout, unit).run(steps);
 }
 
 Status check_tensor_flow(const model::ParameterTable& table, const Layout& layout) {
   if (layout.tp == 1) return ok_status();
-  std::map<model::UnitKind, UnitFlow> flows;
+  std::vector<model::FlowSteps> bound;
+  for (const model::UnitFlow& flow : model::flows_by_class(table.config)) bound.push_back(bind_flow(flow, layout));
   for (int unit = 0; unit < model::unit_count(table.config); ++unit) {
-    const model::UnitKind kind = model::unit_kind(table.config, unit);
-    if (flows.count(kind) == 0) flows[kind] = unit_flow(table.config, layout, kind);
-    if (Status status = check_unit_flow(table, layout, unit, flows[kind]); !status) return status;
+    const auto flow = static_cast<std::size_t>(model::flow_class(table.config, unit));
+    if (Status status = check_unit_flow(table, layout, unit, bound[flow]); !status) return status;
   }
   return ok_status();
 }

@@ -10,12 +10,16 @@
 #include <gtest/gtest.h>
 
 #include "model/test_configs.h"
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 
 namespace trireme::plan {
 namespace {
 
 using model::AxisState;
+using model::FlowOp;
+using model::FlowPass;
+using model::FlowStep;
+using model::FlowSteps;
 using model::Role;
 using model::UnitKind;
 
@@ -38,10 +42,7 @@ std::vector<model::Config> configs() {
   model::Config biases = llama();
   biases.attention_input_bias = biases.attention_output_bias = biases.mlp_bias = true;
   all.push_back(biases);
-  model::Config head_norms = llama();
-  head_norms.family = model::Family::kQwen3;
-  head_norms.qk_norm = true;
-  all.push_back(head_norms);
+  for (const model::Family family : model::kRotaryFamilies) all.push_back(model::as_family(llama(), family));
   model::Config dropped = gpt2();
   dropped.embedding_dropout = dropped.attention_dropout = dropped.residual_dropout = 0.1;
   all.push_back(dropped);
@@ -79,6 +80,13 @@ TEST(TensorFlow, RandomLayoutsAreClean) {
   }
 }
 
+FlowSteps bound(const model::Config& config, const Layout& layout, int unit) {
+  return bind_flow(model::unit_flow(config, unit), layout);
+}
+int a_unit(const model::Config& config, UnitKind kind) {
+  return kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kDecoder ? 2 : model::unit_count(config) - 1;
+}
+
 struct Fault {
   std::string what;
   std::string sentence;
@@ -89,22 +97,23 @@ std::vector<Fault> exchange_faults(const model::Config& config, const Layout& la
   const model::ParameterTable table = model::make_parameter_table(config);
   std::vector<Fault> faults;
   for (int unit : {0, 1, model::unit_count(config) - 1}) {
-    const UnitFlow flow = unit_flow(config, layout, model::unit_kind(config, unit));
-    for (std::size_t i = 0; i < flow.size(); ++i) {
-      if (!is_exchange(flow[i].op)) continue;
-      UnitFlow faulty = flow;
-      const auto at = faulty.begin() + static_cast<std::ptrdiff_t>(i);
+    const FlowSteps flow = bound(config, layout, unit);
+    const std::vector<FlowStep>& steps = flow.steps;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (!is_exchange(steps[i].op)) continue;
+      FlowSteps faulty = flow;
+      const auto at = faulty.steps.begin() + static_cast<std::ptrdiff_t>(i);
       if (twice) {
         FlowStep again = *at;
         again.reads = at->writes;
-        faulty.insert(at + 1, again);
+        faulty.steps.insert(at + 1, again);
       } else {
-        faulty.erase(at);
+        faulty.steps.erase(at);
       }
-      faults.push_back({fmt::format("unit {}: {} of {}", unit, flow_op_name(flow[i].op), flow[i].writes.front()),
+      faults.push_back({fmt::format("unit {}: {} of {}", unit, flow_op_name(steps[i].op), steps[i].writes.front()),
                         sentence(check_unit_flow(table, layout, unit, faulty))});
       // The value of the exchange, and the unit.
-      EXPECT_NE(faults.back().sentence.find(flow[i].writes.front()), std::string::npos)
+      EXPECT_NE(faults.back().sentence.find(steps[i].writes.front()), std::string::npos)
           << faults.back().what << ": " << faults.back().sentence;
       EXPECT_NE(faults.back().sentence.find(model::unit_name(config, unit)), std::string::npos);
     }
@@ -126,46 +135,45 @@ TEST(TensorFlow, AnExchangeLeftOutOrDoneTwiceIsRefused) {
 }
 
 // The refusal where the first exchange of a value in a pass is left out or repeated.
-std::string planted(UnitKind kind, Op pass, std::string_view value, const Layout& layout, bool twice) {
+std::string planted(UnitKind kind, FlowPass pass, std::string_view value, const Layout& layout, bool twice) {
   const model::Config config = llama();
-  UnitFlow flow = unit_flow(config, layout, kind);
+  const int unit = a_unit(config, kind);
+  FlowSteps flow = bound(config, layout, unit);
   const auto at = std::ranges::find_if(
-      flow, [&](const FlowStep& s) { return is_exchange(s.op) && s.pass == pass && s.writes.front() == value; });
-  if (at == flow.end()) return "no such exchange";
+      flow.steps, [&](const FlowStep& s) { return is_exchange(s.op) && s.pass == pass && s.writes.front() == value; });
+  if (at == flow.steps.end()) return "no such exchange";
   if (twice) {
-    flow.insert(at, FlowStep(*at));
+    flow.steps.insert(at, FlowStep(*at));
   } else {
-    flow.erase(at);
+    flow.steps.erase(at);
   }
-  const int unit = kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kDecoder ? 2 : model::unit_count(config) - 1;
   return sentence(check_unit_flow(model::make_parameter_table(config), layout, unit, flow));
 }
 
 TEST(TensorFlow, RefusalsNameUnitPassValueAndParameter) {
   const Layout plain{.tp = 2}, rows{.tp = 2, .sequence_parallel = true};
-  EXPECT_EQ(planted(UnitKind::kDecoder, Op::kBackwardInput, "norm 2 output gradient", plain, false),
+  EXPECT_EQ(planted(UnitKind::kDecoder, FlowPass::kBackwardInput, "norm 2 output gradient", plain, false),
             "tensor axis, layer 1, backward input = norm 2 output gradient: is partial, and norm's gradient of "
             "model.layers.1.post_attention_layernorm.weight needs it whole, or of own rows");
-  EXPECT_EQ(planted(UnitKind::kDecoder, Op::kForward, "down projection", plain, true),
+  EXPECT_EQ(planted(UnitKind::kDecoder, FlowPass::kForward, "down projection", plain, true),
             "tensor axis, layer 1, forward = down projection: is whole, and all-reduce needs it partial: it would be "
             "summed once too often");
-  EXPECT_EQ(planted(UnitKind::kDecoder, Op::kForward, "norm 1 output, all rows", rows, false),
+  EXPECT_EQ(planted(UnitKind::kDecoder, FlowPass::kForward, "norm 1 output, all rows", rows, false),
             "tensor axis, layer 1, forward = norm 1 output, all rows: is read by linear of "
             "model.layers.1.self_attn.q_proj.weight, and no step of this pass has written it, nor is it kept");
-  EXPECT_EQ(planted(UnitKind::kHead, Op::kBackwardInput, "row maxima", plain, false),
+  EXPECT_EQ(planted(UnitKind::kHead, FlowPass::kBackwardInput, "row maxima", plain, false),
             "tensor axis, head, backward input = row maxima: is a partial maximum, and sum of exponentials needs it "
             "whole, of all rows");
-  EXPECT_EQ(planted(UnitKind::kEmbedding, Op::kForward, "token embedding", rows, false),
-            "tensor axis, embedding, forward = token embedding: is partial, and elementwise step needs it whole, or "
-            "of own rows");
+  EXPECT_EQ(planted(UnitKind::kEmbedding, FlowPass::kForward, "output", plain, false),
+            "tensor axis, embedding, forward = output: is partial, and the unit at its other end needs it whole");
 }
 
 // Rows used where all are needed: the gather is there, and its result is not what the projection reads.
 TEST(TensorFlow, OwnRowsUsedAsAllAreRefused) {
   const model::Config config = llama();
   const Layout layout{.tp = 2, .sequence_parallel = true};
-  UnitFlow flow = unit_flow(config, layout, UnitKind::kDecoder);
-  for (FlowStep& step : flow) {
+  FlowSteps flow = bound(config, layout, 1);
+  for (FlowStep& step : flow.steps) {
     if (step.parameters == std::vector<Role>{Role::kUpWeight} && step.op == FlowOp::kLinear) {
       step.reads = {"norm 2 output"};
     }
@@ -179,9 +187,9 @@ TEST(TensorFlow, OwnRowsUsedAsAllAreRefused) {
 TEST(TensorFlow, ABiasBeforeTheSumIsRefused) {
   const model::Config config = gpt2();
   const Layout layout{.tp = 2};
-  UnitFlow flow = unit_flow(config, layout, UnitKind::kDecoder);
-  const auto bias =
-      std::ranges::find_if(flow, [](const FlowStep& s) { return s.parameters == std::vector<Role>{Role::kDownBias}; });
+  FlowSteps flow = bound(config, layout, 1);
+  const auto bias = std::ranges::find_if(
+      flow.steps, [](const FlowStep& s) { return s.parameters == std::vector<Role>{Role::kDownBias}; });
   std::iter_swap(bias - 1, bias);
   const std::string text = sentence(check_unit_flow(model::make_parameter_table(config), layout, 1, flow));
   EXPECT_NE(text.find("transformer.h.0.mlp.c_proj.bias"), std::string::npos) << text;
@@ -191,9 +199,10 @@ TEST(TensorFlow, ABiasBeforeTheSumIsRefused) {
 TEST(TensorFlow, ValuesThatRecomputeDidNotMakeAgainAreRefused) {
   const model::Config config = llama();
   const Layout layout{.tp = 2, .recompute = model::Recompute::kFull};
-  UnitFlow flow = unit_flow(config, layout, UnitKind::kDecoder);
-  std::erase_if(flow,
-                [](const FlowStep& s) { return s.pass == Op::kRecompute && s.writes.front() == "norm 1 output"; });
+  FlowSteps flow = bound(config, layout, 1);
+  std::erase_if(flow.steps, [](const FlowStep& s) {
+    return s.pass == FlowPass::kRecompute && s.writes.front() == "norm 1 output";
+  });
   const std::string text = sentence(check_unit_flow(model::make_parameter_table(config), layout, 1, flow));
   EXPECT_NE(text.find("recompute = norm 1 output"), std::string::npos) << text;
 }
@@ -202,16 +211,16 @@ TEST(TensorFlow, AGradientLeftOutOrGivenTwiceIsRefused) {
   const model::Config config = llama();
   const model::ParameterTable table = model::make_parameter_table(config);
   const Layout layout{.tp = 2};
-  const UnitFlow flow = unit_flow(config, layout, UnitKind::kDecoder);
+  const FlowSteps flow = bound(config, layout, 1);
   const auto value = [](const FlowStep& s) {
     return s.op == FlowOp::kLinearWeightGradient && s.parameters.front() == Role::kValueWeight;
   };
-  UnitFlow without = flow;
-  std::erase_if(without, value);
+  FlowSteps without = flow;
+  std::erase_if(without.steps, value);
   EXPECT_EQ(sentence(check_unit_flow(table, layout, 1, without)),
             "tensor axis, layer 0 = model.layers.0.self_attn.v_proj.weight: no step gives the parameter's gradient");
-  UnitFlow twice = flow;
-  twice.push_back(*std::ranges::find_if(flow, value));
+  FlowSteps twice = flow;
+  twice.steps.push_back(*std::ranges::find_if(flow.steps, value));
   EXPECT_EQ(sentence(check_unit_flow(table, layout, 1, twice)),
             "tensor axis, layer 0, backward weight = model.layers.0.self_attn.v_proj.weight: its gradient is given "
             "twice");

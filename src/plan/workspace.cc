@@ -2,18 +2,15 @@
 
 #include <algorithm>
 
-#include "base/attention_tile.h"
 #include "base/check.h"
 #include "base/narrow_scratch.h"
+#include "plan/unit_program.h"
 
 namespace trireme::plan {
 namespace {
 
 Bytes sized(std::int64_t rows, std::int64_t columns, DType dtype) {
   return allocation_size(Bytes{checked_multiply(checked_multiply(rows, columns), dtype_size(dtype))});
-}
-Bytes tensor(std::int64_t rows, std::int64_t columns, const RunInputs& inputs) {
-  return sized(rows, columns, inputs.compute);
 }
 Bytes scratch(std::int64_t rows, std::int64_t columns, const RunInputs& inputs) {
   return sized(rows, columns, state_dtype(inputs));
@@ -28,31 +25,6 @@ Bytes rotary_table_bytes(const model::Config& config, const Batch& batch, const 
   return scratch(batch.sequence, config.head_dim, inputs);
 }
 
-Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
-                      model::UnitKind unit, UnitPass pass) {
-  const model::LocalWidths widths = local_widths(config, layout, batch);
-  const Bytes hidden = tensor(widths.tokens, config.hidden, inputs);
-  // Sequence parallelism: all rows of a tensor of the residual stream, gathered, or before they are scattered.
-  const Bytes whole = layout.sequence_parallel ? hidden : Bytes{};
-  switch (unit) {
-    case model::UnitKind::kEmbedding:
-      return pass == UnitPass::kBackwardInput ? Bytes{} : whole;
-    case model::UnitKind::kDecoder: {
-      if (pass == UnitPass::kForward) {
-        return std::max(whole,
-                        scratch(inputs.threads, attention_forward_scratch(batch.sequence, config.head_dim), inputs));
-      }
-      if (pass == UnitPass::kBackwardWeight) return whole;
-      const Bytes core = scratch(inputs.threads, attention_backward_scratch(batch.sequence, config.head_dim), inputs);
-      return std::max(hidden, tensor(widths.tokens, widths.heads * config.head_dim, inputs) + std::max(whole, core));
-    }
-    case model::UnitKind::kHead:
-      // Of the norm output's gradient; what is gathered of the output lies in the same place, in a loss pass too.
-      return pass == UnitPass::kBackwardInput ? hidden : Bytes{};
-  }
-  TRIREME_CHECK(false, "unit kind {}", static_cast<int>(unit));
-}
-
 Bytes kernel_scratch_bytes(const RunInputs& inputs) {
   return is_narrow(inputs.compute) ? scratch(1, narrow_scratch_elements(inputs.threads), inputs) : Bytes{};
 }
@@ -61,17 +33,20 @@ Bytes norm_scratch_bytes() { return allocation_size(Bytes{kNormPiece / kScalarBl
 
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
                       int rank) {
+  const std::vector<UnitProgram> units = make_unit_programs(config, layout, batch, inputs);
   Bytes most = norm_scratch_bytes();
   const int stage = coordinates_of(layout, rank).pp;
   for (const Chunk& chunk : model_chunks(config, layout)) {
     if (chunk.stage != stage) continue;
     for (int unit = chunk.first_unit; unit < chunk.end_unit; ++unit) {
-      for (UnitPass pass : {UnitPass::kForward, UnitPass::kBackwardInput, UnitPass::kBackwardWeight}) {
-        most = std::max(most, workspace_bytes(config, layout, batch, inputs, model::unit_kind(config, unit), pass));
-      }
+      most = std::max(most, workspace_of(units[static_cast<std::size_t>(model::flow_class(config, unit))]));
     }
   }
-  return rotary_table_bytes(config, batch, inputs) + kernel_scratch_bytes(inputs) + most;
+  return workspace_bytes(config, batch, inputs, most);
+}
+
+Bytes workspace_bytes(const model::Config& config, const Batch& batch, const RunInputs& inputs, Bytes largest) {
+  return rotary_table_bytes(config, batch, inputs) + kernel_scratch_bytes(inputs) + largest;
 }
 
 }  // namespace trireme::plan

@@ -1,8 +1,7 @@
 #pragma once
 
 // The workspace: one slab a rank for what lives inside one unit's work: temporaries of the layers and scratch of the
-// kernels. Its size is the largest need over the unit passes; the layers carve it from its start and must use exactly
-// what is said here at the peak (a test compares the high-water mark of each pass).
+// kernels, where the unit's program places them (plan/unit_program.h). Its size is the largest need over the passes.
 
 #include <cstdint>
 
@@ -17,10 +16,6 @@ namespace trireme::plan {
 inline constexpr std::int64_t kLogitRows = 256;
 std::int64_t logit_rows(const Batch& batch);
 
-enum class UnitPass { kForward, kBackwardInput, kBackwardWeight };
-
-Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
-                      model::UnitKind unit, UnitPass pass);
 // The gradient norm goes through the gradients in pieces of this many elements; scratch: one double a scalar block.
 inline constexpr std::int64_t kNormPiece = 1 << 20;
 Bytes norm_scratch_bytes();
@@ -29,8 +24,9 @@ Bytes rotary_table_bytes(const model::Config& config, const Batch& batch, const 
 // What the kernels keep for products of narrow operands (base/narrow_scratch.h), behind that; none in F32 and F64.
 Bytes kernel_scratch_bytes(const RunInputs& inputs);
 // The whole slab of a rank: the rotary table, the kernels' scratch, and the largest of all passes of its units and of
-// the norm's scratch.
+// the norm's scratch; or with that largest given.
 Bytes workspace_bytes(const model::Config& config, const Layout& layout, const Batch& batch, const RunInputs& inputs,
                       int rank);
+Bytes workspace_bytes(const model::Config& config, const Batch& batch, const RunInputs& inputs, Bytes largest);
 
 }  // namespace trireme::plan

@@ -97,7 +97,8 @@ std::string describe(const Choice& choice) {
   return text;
 }
 
-Evaluator::Evaluator(Problem problem) : problem_(std::move(problem)), links_(problem_.links()) {}
+Evaluator::Evaluator(Problem problem)
+    : problem_(std::move(problem)), links_(problem_.links()), units_(problem_.config) {}
 
 const LayerCosts& Evaluator::layer_costs(int tp, bool sequence_parallel, std::int64_t micro_batch,
                                          Recompute recompute) {
@@ -105,12 +106,14 @@ const LayerCosts& Evaluator::layer_costs(int tp, bool sequence_parallel, std::in
   if (entry) return *entry;
   auto elements = elements_.find(tp);
   if (elements == elements_.end()) elements = elements_.emplace(tp, unit_elements(problem_, tp)).first;
+  const auto [fixed, fresh] = fixed_.try_emplace({tp, sequence_parallel, micro_batch});
+  if (fresh) fixed->second = fixed_buffers(problem_, units_, tp, sequence_parallel, micro_batch);
   const bool parts = sequence_parallel || problem_.framework.scattered_sends;
   entry = std::make_unique<LayerCosts>(
       LayerCosts{.elements = elements->second,
-                 .activations = activation_buffers(problem_, tp, sequence_parallel, micro_batch, recompute),
-                 .fixed = fixed_buffers(problem_, tp, sequence_parallel, micro_batch),
-                 .times = unit_times(problem_, tp, sequence_parallel, micro_batch, recompute),
+                 .activations = activation_buffers(problem_, units_, tp, sequence_parallel, micro_batch, recompute),
+                 .fixed = fixed->second,
+                 .times = unit_times(problem_, units_, tp, sequence_parallel, micro_batch, recompute),
                  .send_bytes = residual_bytes(problem_, micro_batch) / (parts ? tp : 1)});
   return *entry;
 }

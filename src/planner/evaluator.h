@@ -93,9 +93,11 @@ class Evaluator {
 
   Problem problem_;
   Links links_;
+  ModelUnits units_;
   std::map<std::tuple<int, bool, std::int64_t, int>, std::unique_ptr<LayerCosts>> layers_;
   std::map<std::pair<int, int>, std::unique_ptr<StagePlan>> plans_;
   std::map<int, UnitElements> elements_;
+  std::map<std::tuple<int, bool, std::int64_t>, FixedBuffers> fixed_;  // by tp, sequence parallelism, micro-batch
 };
 
 }  // namespace trireme::planner

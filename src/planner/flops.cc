@@ -8,8 +8,7 @@ double hardware_flops(const model::Config& config, std::int64_t sequences, std::
                       model::Recompute recompute, bool fused_attention) {
   const double flops = model::hardware_flops(config, sequences, sequence, recompute).count;
   if (fused_attention || recompute != model::Recompute::kSelective) return flops;
-  const model::UnitFlops layer = model::forward_flops(config, model::UnitKind::kDecoder, sequences, sequence);
-  return flops + 3.0 * static_cast<double>(config.layers) * layer.attention_core;
+  return flops + 3.0 * model::layers_flops(config, sequences, sequence).attention_core;
 }
 
 }  // namespace trireme::planner

@@ -1,10 +1,12 @@
 #pragma once
 
-// Seconds of one unit's work on one micro-batch on one rank: products by shape, attention's core, what is bound by
-// memory, what the tensor axis exchanges. An operation takes the longer of its arithmetic and its traffic at the
-// calibrated share of the peaks; a pass takes no less than its kernels' launches. Sources: docs/algorithms/planner.md.
+// Seconds of one unit's work on one micro-batch on one rank: the costs of its flow's operations
+// (model/operation_cost.h), products by shape, attention's core, what is bound by memory, what the tensor axis
+// exchanges. An operation takes the longer of its arithmetic and its traffic at the calibrated share of the peaks; a
+// pass takes no less than its kernels' launches. Sources: docs/algorithms/planner.md.
 
 #include "model/activations.h"
+#include "planner/model_units.h"
 #include "planner/problem.h"
 
 namespace trireme::planner {
@@ -28,14 +30,20 @@ struct UnitTime {
   PassTime forward;
   PassTime backward_input;
   PassTime backward_weight;
+  friend UnitTime operator+(const UnitTime& a, const UnitTime& b) {
+    return {a.forward + b.forward, a.backward_input + b.backward_input, a.backward_weight + b.backward_weight};
+  }
+  friend UnitTime operator*(double n, const UnitTime& a) {
+    return {n * a.forward, n * a.backward_input, n * a.backward_weight};
+  }
 };
 struct UnitTimes {
   UnitTime embedding;
-  UnitTime layer;
+  UnitTime layer;  // the mean of all, where they differ
   UnitTime head;
 };
-UnitTimes unit_times(const Problem& problem, int tp, bool sequence_parallel, std::int64_t micro_batch,
-                     model::Recompute recompute);
+UnitTimes unit_times(const Problem& problem, const ModelUnits& units, int tp, bool sequence_parallel,
+                     std::int64_t micro_batch, model::Recompute recompute);
 
 // Seconds of a product [rows, depth] x [depth, columns].
 double gemm_seconds(const Problem& problem, double rows, double columns, double depth);

@@ -87,8 +87,9 @@ Case real_cut(Dice& dice, const std::vector<model::Config>& models) {
     if (c.pp * c.interleave > config.layers) continue;
     const ChunkTimes layer = random_times(dice);
     const std::int64_t sequence = config.max_positions;
-    const double head = model::forward_flops(config, model::UnitKind::kHead, 1, sequence).gemm /
-                        model::forward_flops(config, model::UnitKind::kDecoder, 1, sequence).gemm;
+    const double head =
+        model::forward_flops(model::unit_flow(config, model::unit_count(config) - 1), 1, sequence).gemm /
+        model::forward_flops(model::unit_flow(config, 1), 1, sequence).gemm;
     const std::vector<int> cut = plan::balanced_chunks(config, c.pp * c.interleave, sequence);
     for (std::size_t at = 0; at < cut.size(); ++at) {
       const double layers = cut[at] + (at == 0 ? 0.05 : 0.0) + (at + 1 == cut.size() ? head : 0.0);

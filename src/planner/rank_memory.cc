@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "model/operation_cost.h"
 #include "plan/schedule_order.h"
+#include "plan/unit_program.h"
 #include "plan/workspace.h"
 
 namespace trireme::planner {
@@ -12,7 +14,6 @@ namespace {
 
 using model::ActivationGroup;
 using model::Recompute;
-using model::UnitKind;
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 double rounded(double bytes) { return std::ceil(bytes / kAllocationAlignment) * kAllocationAlignment; }
@@ -24,35 +25,47 @@ plan::Layout tensor_layout(int tp, bool sequence_parallel) {
   return layout;
 }
 
-// Sums of the engine's activation table by group, each buffer rounded as the arena rounds it.
+// Sums of what the engine keeps of a unit by group, each buffer rounded as the arena rounds it.
 std::array<double, model::kActivationGroupCount> group_bytes(const Problem& problem, const model::LocalWidths& widths,
-                                                             UnitKind unit, Recompute recompute) {
+                                                             const ModelUnits::Unit& unit, Recompute recompute) {
   std::array<double, model::kActivationGroupCount> groups{};
-  for (const model::SavedActivation& entry : model::activation_table(problem.config, unit)) {
-    const model::ActivationShape shape = model::activation_shape(problem.config, entry, widths);
-    groups[static_cast<std::size_t>(model::group_of(entry, recompute))] += rounded(
-        real(shape.rows) * real(shape.columns) * (entry.statistics ? problem.element.state : problem.element.weight));
+  for (const model::SavedActivation& entry : unit.saved) {
+    const model::ActivationShape shape = model::local_shape(entry.value, widths);
+    const double element = entry.value.statistics ? problem.element.state : problem.element.weight;
+    groups[static_cast<std::size_t>(model::group_of(entry, recompute))] +=
+        rounded(real(shape.rows) * real(shape.columns) * element);
   }
   return groups;
 }
 
-UnitBuffers engine_unit(const Problem& problem, const model::LocalWidths& widths, UnitKind unit, Recompute recompute) {
+UnitBuffers engine_unit(const Problem& problem, const model::LocalWidths& widths, const ModelUnits::Unit& unit,
+                        Recompute recompute) {
   const auto groups = group_bytes(problem, widths, unit, recompute);
   const auto of = [&](ActivationGroup group) { return groups[static_cast<std::size_t>(group)]; };
-  return {.kept = of(ActivationGroup::kInput) + of(ActivationGroup::kKept) + of(ActivationGroup::kKeptForWeight),
-          .pending = of(ActivationGroup::kKeptForWeight) + of(ActivationGroup::kRemadeForWeight) +
-                     of(ActivationGroup::kOutputGradient) + of(ActivationGroup::kGradient),
+  return {.kept = of(ActivationGroup::kInput) + of(ActivationGroup::kInputForWeight) + of(ActivationGroup::kKept) +
+                  of(ActivationGroup::kKeptForWeight),
+          .pending = of(ActivationGroup::kInputForWeight) + of(ActivationGroup::kKeptForWeight) +
+                     of(ActivationGroup::kRemadeForWeight) + of(ActivationGroup::kOutputGradient) +
+                     of(ActivationGroup::kGradient),
           .backward = of(ActivationGroup::kRemade) + of(ActivationGroup::kRemadeForWeight) +
                       of(ActivationGroup::kGradient) + of(ActivationGroup::kOutputGradient),
           .output_gradient = of(ActivationGroup::kOutputGradient)};
 }
 
-ActivationBuffers megatron_buffers(const Problem& problem, int tp, bool sequence_parallel, std::int64_t micro_batch,
-                                   Recompute recompute) {
+double activated_columns(const model::UnitFlow& flow, int tp) {
+  for (const model::Operation& operation : flow.operations) {
+    if (operation.kind != model::OperationKind::kActivation) continue;
+    return model::local_columns(flow.values[static_cast<std::size_t>(operation.writes.front())], tp);
+  }
+  return 0.0;
+}
+
+ActivationBuffers megatron_buffers(const Problem& problem, const ModelUnits::Unit& unit, int tp, bool sequence_parallel,
+                                   std::int64_t micro_batch, Recompute recompute) {
   const FrameworkConstants& f = problem.framework;
   const double element = problem.element.weight / 2.0;  // the set's bytes are of 16-bit elements
   const auto layer = [&](Recompute kind) {
-    return element * megatron_layer_bytes(problem.config, micro_batch, problem.sequence, tp, sequence_parallel, kind,
+    return element * megatron_layer_bytes(unit, micro_batch, problem.sequence, tp, sequence_parallel, kind,
                                           f.fused_attention, f.dropout);
   };
   const double tokens = real(micro_batch * problem.sequence);
@@ -63,7 +76,7 @@ ActivationBuffers megatron_buffers(const Problem& problem, int tp, bool sequence
   // A full recompute keeps the input alone; the others scale with how much a layer's operations are fused.
   buffers.layer.kept = recompute == Recompute::kFull ? layer(recompute) : scale * layer(recompute);
   buffers.layer.backward = scale * layer(Recompute::kNone) - buffers.layer.kept +
-                           2.0 * element * tokens * real(problem.config.ffn) / tp + hidden;
+                           2.0 * element * tokens * activated_columns(unit.flow, tp) + hidden;
   buffers.layer.pending = buffers.layer.kept;
   buffers.layer.output_gradient = hidden;
   buffers.embedding.output_gradient = hidden;
@@ -73,41 +86,51 @@ ActivationBuffers megatron_buffers(const Problem& problem, int tp, bool sequence
 
 }  // namespace
 
-double megatron_layer_bytes(const model::Config& config, std::int64_t micro_batch, std::int64_t sequence, int tp,
+// Megatron keeps what the flow's backward reads, in 16 bits, but for the norms' statistics; and a mask of a byte for
+// each dropout. Attention that is not fused keeps its scores instead of their log-sum-exp.
+double megatron_layer_bytes(const ModelUnits::Unit& unit, std::int64_t micro_batch, std::int64_t sequence, int tp,
                             bool sequence_parallel, Recompute recompute, bool fused_attention, bool dropout) {
-  const double tokens = real(micro_batch * sequence), hidden = real(config.hidden);
-  const double sequence_part = sequence_parallel ? tp : 1;
-  if (recompute == Recompute::kFull) return 2.0 * tokens * hidden / sequence_part;
-  // Norm inputs and linears' inputs, 2 bytes each, and two dropout masks of 1 byte.
-  const double whole = (8.0 + (dropout ? 2.0 : 0.0)) * tokens * hidden / sequence_part;
-  // KV heads beyond their number are replicated.
-  const double kv = real(config.kv_width()) / std::min<double>(tp, real(config.kv_heads));
-  const double query = real(config.query_width()) / tp;
-  const double mlp = (config.gated_mlp ? 6.0 : 4.0) * real(config.ffn) / tp;
-  double split = tokens * (2.0 * 2.0 * query + 2.0 * 2.0 * kv + mlp);
-  const double head_tokens = tokens * real(config.heads) / tp;
-  if (fused_attention) {
-    split += 4.0 * head_tokens;  // log-sum-exp
-  } else if (recompute == Recompute::kNone) {
-    split += (dropout ? 5.0 : 2.0) * head_tokens * real(sequence);  // softmax; dropout's mask and output
+  const double tokens = real(micro_batch * sequence), sequence_part = sequence_parallel ? tp : 1;
+  const model::UnitFlow& flow = unit.flow;
+  double bytes = 0;
+  for (const model::SavedActivation& saved : unit.saved) {
+    if (saved.gradient || saved.value.statistics) continue;
+    if (recompute == Recompute::kFull && !saved.given) continue;
+    const double columns = model::local_columns(saved.value, tp);
+    bytes += 2.0 * tokens * columns / (saved.value.in_stream() ? sequence_part : 1);
   }
-  return whole + split;
+  if (recompute == Recompute::kFull) return bytes;
+  for (const model::Operation& operation : flow.operations) {
+    if (operation.kind == model::OperationKind::kAdd && dropout) {
+      bytes += tokens * model::local_columns(flow.values[static_cast<std::size_t>(operation.writes.front())], tp) /
+               sequence_part;
+    }
+    if (operation.kind != model::OperationKind::kAttention) continue;
+    const double head_tokens = tokens * model::operation_cost(flow, operation, tp).heads;
+    if (fused_attention) {
+      bytes += 4.0 * head_tokens;  // log-sum-exp
+    } else if (recompute == Recompute::kNone) {
+      bytes += (dropout ? 5.0 : 2.0) * head_tokens * real(sequence);  // softmax; dropout's mask and output
+    }
+  }
+  return bytes;
 }
 
-ActivationBuffers activation_buffers(const Problem& problem, int tp, bool sequence_parallel, std::int64_t micro_batch,
-                                     Recompute recompute) {
+ActivationBuffers activation_buffers(const Problem& problem, const ModelUnits& units, int tp, bool sequence_parallel,
+                                     std::int64_t micro_batch, Recompute recompute) {
   if (problem.framework.activations == ActivationSet::kMegatron) {
-    return megatron_buffers(problem, tp, sequence_parallel, micro_batch, recompute);
+    return megatron_buffers(problem, units.layers().front(), tp, sequence_parallel, micro_batch, recompute);
   }
   const model::LocalWidths widths =
       plan::local_widths(problem.config, tensor_layout(tp, sequence_parallel), problem.batch(micro_batch));
-  return {.embedding = engine_unit(problem, widths, UnitKind::kEmbedding, recompute),
-          .layer = engine_unit(problem, widths, UnitKind::kDecoder, recompute),
-          .head = engine_unit(problem, widths, UnitKind::kHead, recompute),
+  return {.embedding = engine_unit(problem, widths, units.embedding(), recompute),
+          .layer = engine_unit(problem, widths, units.layers().front(), recompute),
+          .head = engine_unit(problem, widths, units.head(), recompute),
           .boundary = rounded(real(widths.sequence_tokens) * real(problem.config.hidden) * problem.element.weight)};
 }
 
-FixedBuffers fixed_buffers(const Problem& problem, int tp, bool sequence_parallel, std::int64_t micro_batch) {
+FixedBuffers fixed_buffers(const Problem& problem, ModelUnits& units, int tp, bool sequence_parallel,
+                           std::int64_t micro_batch) {
   const plan::Batch batch = problem.batch(micro_batch);
   const plan::Layout layout = tensor_layout(tp, sequence_parallel);
   const double tokens = real(micro_batch * problem.sequence);
@@ -121,15 +144,8 @@ FixedBuffers fixed_buffers(const Problem& problem, int tp, bool sequence_paralle
   const double rows = real(plan::logit_rows(batch));
   fixed.logits = rounded(rows * real(divide_up(problem.config.vocabulary, tp)) * state) + rounded(3 * rows * state) +
                  rounded(tokens * state);
-  Bytes most = plan::norm_scratch_bytes();
-  for (UnitKind unit : {UnitKind::kDecoder, UnitKind::kHead}) {
-    for (plan::UnitPass pass : {plan::UnitPass::kForward, plan::UnitPass::kBackwardInput}) {
-      most = std::max(most, plan::workspace_bytes(problem.config, layout, batch, problem.inputs, unit, pass));
-    }
-  }
-  fixed.workspace = real((plan::rotary_table_bytes(problem.config, batch, problem.inputs) +
-                          plan::kernel_scratch_bytes(problem.inputs) + most)
-                             .count);
+  const Bytes most = std::max(plan::norm_scratch_bytes(), units.workspace(problem, layout, batch));
+  fixed.workspace = real(plan::workspace_bytes(problem.config, batch, problem.inputs, most).count);
   return fixed;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/ledger.h"
 #include "model/activations.h"
+#include "planner/model_units.h"
 #include "planner/problem.h"
 
 namespace trireme::planner {
@@ -29,8 +30,8 @@ struct ActivationBuffers {
   double boundary = 0;  // of a stage's output
 };
 // Of one rank at a tensor degree, micro-batch and recompute kind.
-ActivationBuffers activation_buffers(const Problem& problem, int tp, bool sequence_parallel, std::int64_t micro_batch,
-                                     model::Recompute recompute);
+ActivationBuffers activation_buffers(const Problem& problem, const ModelUnits& units, int tp, bool sequence_parallel,
+                                     std::int64_t micro_batch, model::Recompute recompute);
 
 // What every stage holds whatever its layers, at the same choices.
 struct FixedBuffers {
@@ -39,7 +40,8 @@ struct FixedBuffers {
   double workspace = 0;
   double tokens = 0;  // of one micro-batch: ids, or targets
 };
-FixedBuffers fixed_buffers(const Problem& problem, int tp, bool sequence_parallel, std::int64_t micro_batch);
+FixedBuffers fixed_buffers(const Problem& problem, ModelUnits& units, int tp, bool sequence_parallel,
+                           std::int64_t micro_batch);
 
 // A pipeline stage as the memory and time sums see it.
 struct StageShape {
@@ -92,7 +94,7 @@ MemoryEstimate stage_memory(const Problem& problem, const UnitElements& elements
                             const InFlight& in_flight);
 
 // Bytes a layer keeps for one micro-batch as Korthikanti et al. 2022 count them (equation and figure 7); element: 2.
-double megatron_layer_bytes(const model::Config& config, std::int64_t micro_batch, std::int64_t sequence, int tp,
+double megatron_layer_bytes(const ModelUnits::Unit& layer, std::int64_t micro_batch, std::int64_t sequence, int tp,
                             bool sequence_parallel, model::Recompute recompute, bool fused_attention, bool dropout);
 
 }  // namespace trireme::planner

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "model/test_configs.h"
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 #include "planner/evaluator.h"
 #include "planner/test_problems.h"
 
@@ -31,9 +31,10 @@ constexpr Published kPublished[] = {
 
 TEST(MegatronLayer, PublishedTable) {
   for (const Published& row : kPublished) {
-    const model::Config config = gpt(row.layers, row.hidden, row.heads);
+    const ModelUnits units(gpt(row.layers, row.hidden, row.heads));
+    const ModelUnits::Unit& unit = units.layers().front();
     const auto layer = [&](int tp, bool sequence_parallel, Recompute recompute) {
-      return megatron_layer_bytes(config, row.micro_batch, 2048, tp, sequence_parallel, recompute, false, true) / kGiB;
+      return megatron_layer_bytes(unit, row.micro_batch, 2048, tp, sequence_parallel, recompute, false, true) / kGiB;
     };
     constexpr double kPrinted = 0.0005001;  // half of the last digit
     EXPECT_NEAR(layer(1, false, Recompute::kNone), row.none, kPrinted) << row.hidden;
@@ -49,11 +50,12 @@ TEST(MegatronLayer, PublishedTable) {
 }
 
 TEST(MegatronLayer, FusedAttentionKeepsNoScores) {
-  const model::Config config = gpt(96, 12288, 96);
+  const ModelUnits units(gpt(96, 12288, 96));
+  const ModelUnits::Unit& unit = units.layers().front();
   const double sbh = 2048.0 * 12288, sa = 2048.0 * 96;
-  EXPECT_DOUBLE_EQ(megatron_layer_bytes(config, 1, 2048, 1, false, Recompute::kNone, true, true), 34 * sbh + 4 * sa);
-  EXPECT_DOUBLE_EQ(megatron_layer_bytes(config, 1, 2048, 1, false, Recompute::kNone, true, false), 32 * sbh + 4 * sa);
-  EXPECT_DOUBLE_EQ(megatron_layer_bytes(config, 1, 2048, 1, false, Recompute::kNone, false, false),
+  EXPECT_DOUBLE_EQ(megatron_layer_bytes(unit, 1, 2048, 1, false, Recompute::kNone, true, true), 34 * sbh + 4 * sa);
+  EXPECT_DOUBLE_EQ(megatron_layer_bytes(unit, 1, 2048, 1, false, Recompute::kNone, true, false), 32 * sbh + 4 * sa);
+  EXPECT_DOUBLE_EQ(megatron_layer_bytes(unit, 1, 2048, 1, false, Recompute::kNone, false, false),
                    32 * sbh + 2 * sa * 2048);
 }
 

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "model/parameters.h"
-#include "plan/random_layouts.h"
 #include "plan/tensor_flow.h"
+#include "plan/test_random_layouts.h"
 #include "planner/evaluator.h"
 #include "supervisor/test_dice.h"
 

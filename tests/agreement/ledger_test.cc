@@ -87,22 +87,13 @@ TEST(LedgerAgreement, EveryPassUsesTheWorkspaceThatThePlanSays) {
       executor.observer = [&](const plan::Instruction& instruction) {
         const Bytes used = executor.state().workspace().high_water();
         executor.state().workspace().reset_high_water();
-        std::optional<plan::UnitPass> pass;
-        if (instruction.op == plan::Op::kForward || instruction.op == plan::Op::kRecompute) {
-          pass = plan::UnitPass::kForward;
-        } else if (instruction.op == plan::Op::kBackwardInput) {
-          pass = plan::UnitPass::kBackwardInput;
-        } else if (instruction.op == plan::Op::kBackwardWeight) {
-          pass = plan::UnitPass::kBackwardWeight;
-        }
+        const std::optional<model::FlowPass> pass = plan::pass_of(instruction.op);
         if (instruction.op == plan::Op::kGradientNorm) {
           EXPECT_EQ(used.count, plan::norm_scratch_bytes().count);
         }
         if (!pass) return;
         ++passes;
-        EXPECT_EQ(used.count, plan::workspace_bytes(config, plan.layout, plan.batch, plan.inputs,
-                                                    model::unit_kind(config, instruction.unit), *pass)
-                                  .count)
+        EXPECT_EQ(used.count, plan.unit(instruction.unit)[*pass].workspace.count)
             << plan::describe(instruction);
       };
       rank.step();

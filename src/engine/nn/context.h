@@ -34,32 +34,19 @@ struct RankContext {
   kernels::Kernels& kernels() { return device.kernels(); }
 };
 
-// Temporaries of one unit's pass: a slab of known size, carved from its start. Takes are undone by the Scope that
-// they were made in. More than the slab holds is an InternalError: its size is a formula in plan/workspace.
+// Temporaries of one unit's pass: a slab of known size, of which the unit's program says what lies where. Beyond the
+// slab is an InternalError.
 class Workspace {
  public:
   Workspace(std::byte* data, Bytes size) : data_(data), size_(size) {}
 
-  kernels::TensorView take(std::int64_t rows, std::int64_t columns, DType dtype);
-  Bytes high_water() const { return high_water_; }
-  void reset_high_water() { high_water_ = used_; }
-
-  class Scope {
-   public:
-    explicit Scope(Workspace& workspace) : workspace_(workspace), used_(workspace.used_) {}
-    ~Scope() { workspace_.used_ = used_; }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    Workspace& workspace_;
-    Bytes used_;
-  };
+  kernels::TensorView at(Bytes offset, std::int64_t rows, std::int64_t columns, DType dtype);
+  Bytes high_water() const { return high_water_; }  // of what was given out
+  void reset_high_water() { high_water_ = {}; }
 
  private:
   std::byte* data_;
   Bytes size_;
-  Bytes used_;
   Bytes high_water_;
 };
 
@@ -68,13 +55,6 @@ struct WeightViews {
   std::array<kernels::ConstTensorView, model::kRoleCount> views;
   const kernels::ConstTensorView& operator[](model::Role role) const { return views[static_cast<std::size_t>(role)]; }
   kernels::ConstTensorView& operator[](model::Role role) { return views[static_cast<std::size_t>(role)]; }
-};
-
-// The saved activations of a unit and micro-batch by name; what is not allocated at the moment is an empty view.
-struct SavedViews {
-  std::array<kernels::TensorView, model::kSavedCount> views;
-  const kernels::TensorView& operator[](model::Saved name) const { return views[static_cast<std::size_t>(name)]; }
-  kernels::TensorView& operator[](model::Saved name) { return views[static_cast<std::size_t>(name)]; }
 };
 
 // Where weight gradients go. A layer asks for the destination of one tensor's contribution from one micro-batch, writes
@@ -116,8 +96,5 @@ struct UnitContext {
   std::int64_t first_row() const { return sequence_parallel() ? rank.tensor.index() * widths.sequence_tokens : 0; }
   kernels::Kernels& kernels() const { return rank.kernels(); }
 };
-
-// Sums a tensor over the tensor-parallel ranks, in place. No work for a group of one.
-void sum_over_tensor_ranks(const UnitContext& context, kernels::TensorView view);
 
 }  // namespace trireme::nn

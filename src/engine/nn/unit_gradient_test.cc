@@ -6,16 +6,14 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "engine/nn/decoder.h"
-#include "engine/nn/embedding.h"
 #include "engine/nn/unit_harness.h"
 #include "model/test_configs.h"
 
 namespace trireme::nn {
 namespace {
 
+using model::FlowPass;
 using model::Role;
-using model::Saved;
 
 double wave(std::uint64_t stream, std::uint64_t i) {
   return 2.0 * static_cast<double>(random_uniform({5, stream}, i)) - 1.0;
@@ -41,6 +39,13 @@ model::Config llama(bool biases) {
   c.ffn = 20;
   c.vocabulary = 13;
   c.attention_input_bias = c.attention_output_bias = c.mlp_bias = biases;
+  return c;
+}
+
+// Windows of 5 and of 4 in a sequence of 9.
+model::Config family(model::Family which) {
+  model::Config c = model::as_family(llama(false), which);
+  c.first_window_layer = 0;
   return c;
 }
 
@@ -90,24 +95,23 @@ TEST_P(UnitGradient, Decoder) {
   h.set_weights(weight_value);
   const auto count = static_cast<std::size_t>(c.sequences * c.sequence * c.config.hidden);
   std::vector<double> out(count), probe(count), d_input(count);
-  std::vector<double>& input = h.saved_values[Saved::kInput];
+  std::vector<double>& input = h.saved_values["input"];
   for (std::size_t i = 0; i < count; ++i) {
     input[i] = wave(1, i);
     probe[i] = wave(2, i);
   }
   const auto tokens = c.sequences * c.sequence;
   const auto objective = [&] {
-    decoder_forward(h.context(), h.weights, h.saved, h.view(out, tokens, c.config.hidden));
+    h.run(FlowPass::kForward, h.view(out, tokens, c.config.hidden));
     double sum = 0.0;
     for (std::size_t i = 0; i < count; ++i) sum += out[i] * probe[i];
     return sum;
   };
   objective();
-  h.saved_values[Saved::kOutputGradient] = probe;
-  h.saved[Saved::kOutputGradient] = h.view(h.saved_values[Saved::kOutputGradient], tokens, c.config.hidden);
+  std::ranges::copy(probe, h.saved_values["output gradient"].begin());
   VectorSink sink(h.weights);
-  decoder_backward_input(h.context(), h.weights, h.saved, h.view(d_input, tokens, c.config.hidden), sink);
-  decoder_backward_weight(h.context(), h.saved, sink);
+  h.run(FlowPass::kBackwardInput, h.view(d_input, tokens, c.config.hidden), &sink);
+  h.run(FlowPass::kBackwardWeight, {}, &sink);
 
   expect_gradient("input", input, d_input, objective);
   EXPECT_EQ(sink.gradients.size(), h.weight_values.size());
@@ -119,25 +123,25 @@ TEST_P(UnitGradient, Decoder) {
 TEST_P(UnitGradient, RecomputeMakesTheSameBits) {
   const Case& c = GetParam();
   for (auto recompute : {model::Recompute::kSelective, model::Recompute::kFull}) {
-    UnitHarness h(c.config, 1, c.sequences, c.sequence, *self_);
+    UnitHarness h(c.config, 1, c.sequences, c.sequence, *self_, false, recompute);
     h.set_weights(weight_value);
-    std::vector<double>& input = h.saved_values[Saved::kInput];
+    std::vector<double>& input = h.saved_values["input"];
     for (std::size_t i = 0; i < input.size(); ++i) input[i] = wave(1, i);
     std::vector<double> out(input.size());
-    decoder_forward(h.context(), h.weights, h.saved, h.view(out, c.sequences * c.sequence, c.config.hidden));
+    h.run(FlowPass::kForward, h.view(out, c.sequences * c.sequence, c.config.hidden));
     const auto kept = h.saved_values;
     int remade = 0;
-    for (const auto& entry : model::activation_table(c.config, model::UnitKind::kDecoder)) {
+    for (const model::SavedActivation& entry : h.program.saved) {
       const auto group = model::group_of(entry, recompute);
       if (group != model::ActivationGroup::kRemade && group != model::ActivationGroup::kRemadeForWeight) continue;
-      std::fill(h.saved_values[entry.name].begin(), h.saved_values[entry.name].end(), std::nan(""));
+      std::ranges::fill(h.saved_values[entry.value.name], std::nan(""));
       ++remade;
     }
-    EXPECT_GE(remade, 3);
-    decoder_recompute(h.context(), h.weights, h.saved, recompute);
-    for (const auto& entry : model::activation_table(c.config, model::UnitKind::kDecoder)) {
+    EXPECT_GE(remade, c.config.norms_outputs ? 1 : 3);
+    h.run(FlowPass::kRecompute);
+    for (const model::SavedActivation& entry : h.program.saved) {
       if (!entry.gradient) {
-        EXPECT_EQ(h.saved_values[entry.name], kept.at(entry.name)) << model::saved_name(entry.name);
+        EXPECT_EQ(h.saved_values[entry.value.name], kept.at(entry.value.name)) << entry.value.name;
       }
     }
   }
@@ -152,16 +156,15 @@ TEST_P(UnitGradient, Embedding) {
   std::vector<double> out(count), probe(count);
   for (std::size_t i = 0; i < count; ++i) probe[i] = wave(2, i);
   const auto objective = [&] {
-    embedding_forward(h.context(), h.weights, h.view(out, tokens, c.config.hidden));
+    h.run(FlowPass::kForward, h.view(out, tokens, c.config.hidden));
     double sum = 0.0;
     for (std::size_t i = 0; i < count; ++i) sum += out[i] * probe[i];
     return sum;
   };
   objective();
-  h.saved_values[Saved::kOutputGradient] = probe;
-  h.saved[Saved::kOutputGradient] = h.view(h.saved_values[Saved::kOutputGradient], tokens, c.config.hidden);
+  std::ranges::copy(probe, h.saved_values["output gradient"].begin());
   VectorSink sink(h.weights);
-  embedding_backward_weight(h.context(), h.saved, sink);
+  h.run(FlowPass::kBackwardWeight, {}, &sink);
   for (auto& [role, values] : h.weight_values) {
     expect_gradient(std::string(model::role_name(role)), values, sink.gradients[role], objective);
   }
@@ -173,12 +176,12 @@ TEST_P(UnitGradient, Head) {
   UnitHarness h(c.config, 2, c.sequences, c.sequence, *self_);
   h.set_weights(weight_value);
   const auto tokens = c.sequences * c.sequence;
-  std::vector<double>& input = h.saved_values[Saved::kInput];
+  std::vector<double>& input = h.saved_values["input"];
   for (std::size_t i = 0; i < input.size(); ++i) input[i] = wave(1, i);
   const double scale = 1.0 / static_cast<double>(3 * tokens);  // as if the global batch were three times as large
   const auto objective = [&] {
-    head_forward(h.context(), h.weights, h.saved);
-    head_loss(h.context(), h.weights, h.saved, h.loss);
+    h.run(FlowPass::kForward);
+    h.run(FlowPass::kLoss);
     double sum = 0.0;
     const auto* losses = reinterpret_cast<const double*>(h.loss.losses.data);
     for (std::int64_t t = 0; t < tokens; ++t) sum += losses[t];
@@ -187,7 +190,7 @@ TEST_P(UnitGradient, Head) {
   objective();
   std::vector<double> d_input(input.size());
   VectorSink sink(h.weights);
-  head_backward_input(h.context(), h.weights, h.saved, h.loss, scale, h.view(d_input, tokens, c.config.hidden), sink);
+  h.run(FlowPass::kBackwardInput, h.view(d_input, tokens, c.config.hidden), &sink, scale);
   expect_gradient("input", input, d_input, objective);
   for (auto& [role, values] : h.weight_values) {
     expect_gradient(std::string(model::role_name(role)), values, sink.gradients[role], objective);
@@ -197,7 +200,13 @@ TEST_P(UnitGradient, Head) {
 INSTANTIATE_TEST_SUITE_P(Units, UnitGradient,
                          ::testing::Values(Case{"gpt2", gpt2(0.0), 2, 5}, Case{"gpt2_dropout", gpt2(0.3), 2, 5},
                                            Case{"llama", llama(false), 2, 5}, Case{"llama_biases", llama(true), 1, 9},
-                                           Case{"one_token", llama(false), 3, 1}),
+                                           Case{"one_token", llama(false), 3, 1},
+                                           Case{"mistral", family(model::Family::kMistral), 1, 9},
+                                           Case{"qwen2", family(model::Family::kQwen2), 2, 5},
+                                           Case{"qwen3", family(model::Family::kQwen3), 2, 5},
+                                           Case{"gemma", family(model::Family::kGemma), 2, 5},
+                                           Case{"olmo2", family(model::Family::kOlmo2), 2, 5},
+                                           Case{"phi3", family(model::Family::kPhi3), 1, 9}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace trireme::nn {
 using model::Role;
 
 UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64_t sequences, std::int64_t sequence,
-                         comm::Communicator& tensor, bool sequence_parallel)
+                         comm::Communicator& tensor, bool sequence_parallel, model::Recompute recompute)
     : config(config_in),
       table(model::make_parameter_table(config_in)),
       batch{.global_batch = sequences, .micro_batch = sequences, .sequence = sequence},
@@ -24,21 +24,19 @@ UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64
             .seed = 11} {
   layout.tp = tensor.size();
   layout.sequence_parallel = sequence_parallel;
+  layout.recompute = recompute;
   const plan::RunInputs run{.threads = 1, .compute = DType::kF64};
-  std::int64_t workspace = 0;
-  for (auto pass : {plan::UnitPass::kForward, plan::UnitPass::kBackwardInput, plan::UnitPass::kBackwardWeight}) {
-    workspace = std::max(workspace,
-                         plan::workspace_bytes(config, layout, batch, run, model::unit_kind(config, unit), pass).count);
-  }
+  program = plan::make_unit_program(config, model::unit_flow(config, unit), layout, batch, run);
+  const std::int64_t workspace = plan::workspace_of(program).count;
   workspace_memory_.resize(static_cast<std::size_t>(workspace / 8 + 8));
   workspace_ = Workspace(reinterpret_cast<std::byte*>(workspace_memory_.data()), Bytes{workspace});
 
   const model::LocalWidths widths = plan::local_widths(config, layout, batch);
-  for (const model::SavedActivation& entry : model::activation_table(config, model::unit_kind(config, unit))) {
-    const model::ActivationShape shape = model::activation_shape(config, entry, widths);
-    std::vector<double>& values = saved_values[entry.name];
+  for (const model::SavedActivation& entry : program.saved) {
+    const model::ActivationShape shape = model::local_shape(entry.value, widths);
+    std::vector<double>& values = saved_values[entry.value.name];
     values.resize(static_cast<std::size_t>(shape.rows * shape.columns));
-    saved[entry.name] = view(values, shape.rows, shape.columns);
+    saved.push_back(view(values, shape.rows, shape.columns));
   }
   for (int s = 0; s < static_cast<int>(sequences); ++s) samples.push_back(static_cast<std::uint64_t>(100 + s));
   for (std::int64_t t = 0; t < sequences * sequence; ++t) {
@@ -61,6 +59,11 @@ UnitHarness::UnitHarness(const model::Config& config_in, int unit_in, std::int64
   loss = {.logits = view(logits_, rows, vocabulary.length()),
           .row_terms = view(row_terms_, 3, rows),
           .losses = view(losses_, 1, static_cast<std::int64_t>(losses_.size()))};
+}
+
+void UnitHarness::run(model::FlowPass pass, kernels::TensorView out, GradientSink* sink, double loss_scale) {
+  run_pass(context(), program, pass, weights,
+           {.saved = saved, .output = out, .input_gradient = out, .loss = loss, .loss_scale = loss_scale}, sink);
 }
 
 kernels::TensorView UnitHarness::view(std::vector<double>& values, std::int64_t rows, std::int64_t columns) {

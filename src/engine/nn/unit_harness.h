@@ -9,7 +9,7 @@
 
 #include "base/fake_env.h"
 #include "engine/nn/context.h"
-#include "engine/nn/head.h"
+#include "engine/nn/unit_runner.h"
 #include "plan/layout.h"
 #include "plan/slices.h"
 #include "plan/workspace.h"
@@ -41,7 +41,11 @@ class UnitHarness {
  public:
   // unit: index in the model. `tensor` is the tensor-parallel group of this rank.
   UnitHarness(const model::Config& config, int unit, std::int64_t sequences, std::int64_t sequence,
-              comm::Communicator& tensor, bool sequence_parallel = false);
+              comm::Communicator& tensor, bool sequence_parallel = false,
+              model::Recompute recompute = model::Recompute::kNone);
+
+  // One pass of the unit. `out` is of forward, or of backward-input the input's gradient.
+  void run(model::FlowPass pass, kernels::TensorView out = {}, GradientSink* sink = nullptr, double loss_scale = 1.0);
 
   // Sets every weight by its global position: value(parameter, row, column).
   void set_weights(const std::function<double(const model::Parameter&, std::int64_t, std::int64_t)>& value);
@@ -58,8 +62,9 @@ class UnitHarness {
   std::map<model::Role, std::vector<double>> weight_values;
   std::map<model::Role, int> parameters;  // index in the table
   WeightViews weights;
-  std::map<model::Saved, std::vector<double>> saved_values;
-  SavedViews saved;
+  plan::UnitProgram program;
+  std::map<std::string, std::vector<double>> saved_values;  // by name
+  std::vector<kernels::TensorView> saved;                   // by index in program.saved
   std::vector<std::int32_t> inputs;
   std::vector<std::int32_t> targets;
   std::vector<std::uint64_t> samples;

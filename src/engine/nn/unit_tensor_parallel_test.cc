@@ -11,16 +11,14 @@
 
 #include "base/random.h"
 #include "engine/comm/threads.h"
-#include "engine/nn/decoder.h"
-#include "engine/nn/embedding.h"
 #include "engine/nn/unit_harness.h"
 #include "model/test_configs.h"
 
 namespace trireme::nn {
 namespace {
 
+using model::FlowPass;
 using model::Role;
-using model::Saved;
 
 double wave(std::uint64_t stream, std::uint64_t i) {
   return 2.0 * static_cast<double>(random_uniform({6, stream}, i)) - 1.0;
@@ -52,6 +50,13 @@ model::Config llama_with_biases() {
   return c;
 }
 
+model::Config family(model::Family which) {
+  model::Config c = model::as_family(config_for(model::Family::kLlama, 4, 2), which);
+  c.first_window_layer = 0;
+  c.tied_embeddings = false;
+  return c;
+}
+
 // What one rank's passes gave; gradients in global coordinates: parameter name -> sum over ranks that declare parts.
 struct Outcome {
   std::vector<double> output;
@@ -77,50 +82,37 @@ void scatter(const UnitHarness& h, const VectorSink& sink, Outcome& outcome) {
 
 constexpr std::int64_t kSequences = 2, kSequence = 12;  // three ranks' rows: the second's are of both sequences
 
-// Runs `pass` and compares the workspace that it took.
-void measured(UnitHarness& h, plan::UnitPass pass, const std::function<void()>& body) {
+// Runs a pass and compares the workspace that it took.
+void measured(UnitHarness& h, FlowPass pass, kernels::TensorView out, VectorSink& sink) {
   Workspace& workspace = h.context().workspace;
   workspace.reset_high_water();
-  body();
-  const plan::RunInputs inputs{.threads = 1, .compute = DType::kF64};
-  const Bytes planned =
-      plan::workspace_bytes(h.config, h.layout, h.batch, inputs, model::unit_kind(h.config, h.unit), pass);
-  EXPECT_EQ(workspace.high_water().count, planned.count) << "unit " << h.unit << " pass " << static_cast<int>(pass);
+  h.run(pass, out, &sink, 1.0 / 24.0);
+  EXPECT_EQ(workspace.high_water().count, h.program[pass].workspace.count)
+      << h.unit << " pass " << static_cast<int>(pass);
 }
 
-void forget_dropped(UnitHarness& h, model::Recompute recompute) {
-  for (const auto& entry : model::activation_table(h.config, model::unit_kind(h.config, h.unit))) {
-    const auto group = model::group_of(entry, recompute);
+void forget_dropped(UnitHarness& h) {
+  for (const model::SavedActivation& entry : h.program.saved) {
+    const auto group = model::group_of(entry, h.layout.recompute);
     if (group != model::ActivationGroup::kRemade && group != model::ActivationGroup::kRemadeForWeight) continue;
-    std::ranges::fill(h.saved_values.at(entry.name), std::numeric_limits<double>::quiet_NaN());
+    std::ranges::fill(h.saved_values.at(entry.value.name), std::numeric_limits<double>::quiet_NaN());
   }
 }
 
 // Decoder and head: forward, recompute where asked for, backward.
-void run_passes(UnitHarness& h, model::Recompute recompute, kernels::TensorView out, kernels::TensorView d_in,
-                VectorSink& sink) {
-  using plan::UnitPass;
-  const bool decoder = h.unit == 1, again = recompute != model::Recompute::kNone;
-  const UnitContext context = h.context();
-  measured(h, UnitPass::kForward, [&] {
-    if (decoder) return decoder_forward(context, h.weights, h.saved, out);
-    head_forward(context, h.weights, h.saved);
-  });
-  if (again) {
-    forget_dropped(h, recompute);
-    if (decoder) decoder_recompute(context, h.weights, h.saved, recompute);
-    if (!decoder) head_recompute(context, h.weights, h.saved, recompute);
+void run_passes(UnitHarness& h, kernels::TensorView out, kernels::TensorView d_in, VectorSink& sink) {
+  measured(h, FlowPass::kForward, out, sink);
+  if (h.layout.recompute != model::Recompute::kNone) {
+    forget_dropped(h);
+    measured(h, FlowPass::kRecompute, {}, sink);
   }
-  measured(h, UnitPass::kBackwardInput, [&] {
-    if (decoder) return decoder_backward_input(context, h.weights, h.saved, d_in, sink);
-    head_backward_input(context, h.weights, h.saved, h.loss, 1.0 / 24.0, d_in, sink);
-  });
-  if (decoder) measured(h, UnitPass::kBackwardWeight, [&] { decoder_backward_weight(context, h.saved, sink); });
+  measured(h, FlowPass::kBackwardInput, d_in, sink);
+  if (h.unit == 1) measured(h, FlowPass::kBackwardWeight, {}, sink);
 }
 
 // One rank's run of a unit. output: its own rows; the head's: the losses of all tokens, which a pass of their own must
 // give too. The first and the last token bear none.
-void run_rank(UnitHarness& h, model::Recompute recompute, VectorSink& sink, Outcome& outcome) {
+void run_rank(UnitHarness& h, VectorSink& sink, Outcome& outcome) {
   const UnitContext context = h.context();
   const std::int64_t rows = context.widths.sequence_tokens, hidden = h.config.hidden;
   outcome.output.resize(static_cast<std::size_t>(rows * hidden));
@@ -128,22 +120,22 @@ void run_rank(UnitHarness& h, model::Recompute recompute, VectorSink& sink, Outc
   const kernels::TensorView out = h.view(outcome.output, rows, hidden);
   const kernels::TensorView d_in = h.view(outcome.d_input, rows, hidden);
   const auto first = static_cast<std::size_t>(context.first_row() * hidden);
-  for (Saved start : {Saved::kInput, Saved::kOutputGradient}) {
-    if (h.saved_values.count(start) == 0) continue;
-    std::vector<double>& values = h.saved_values[start];
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = wave(static_cast<std::uint64_t>(start), first + i);
+  for (const auto& [name, stream] : {std::pair{"input", 0}, {"output gradient", 19}}) {
+    if (!h.saved_values.contains(name)) continue;
+    std::vector<double>& values = h.saved_values[name];
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = wave(static_cast<std::uint64_t>(stream), first + i);
   }
   if (h.unit == 0) {
-    measured(h, plan::UnitPass::kForward, [&] { embedding_forward(context, h.weights, out); });
-    measured(h, plan::UnitPass::kBackwardWeight, [&] { embedding_backward_weight(context, h.saved, sink); });
+    measured(h, FlowPass::kForward, out, sink);
+    measured(h, FlowPass::kBackwardWeight, {}, sink);
     return;
   }
   if (h.unit == 2) h.targets.front() = h.targets.back() = kernels::kIgnoredTarget;
-  run_passes(h, recompute, out, d_in, sink);
+  run_passes(h, out, d_in, sink);
   if (h.unit == 1) return;
   const auto* losses = reinterpret_cast<const double*>(h.loss.losses.data);
   outcome.output.assign(losses, losses + context.tokens());
-  head_loss(context, h.weights, h.saved, h.loss);
+  h.run(FlowPass::kLoss);
   EXPECT_TRUE(std::equal(outcome.output.begin(), outcome.output.end(), losses));
   EXPECT_EQ(losses[0], 0.0);
   EXPECT_EQ(outcome.output.back(), 0.0);
@@ -174,14 +166,14 @@ Outcome run_unit(const model::Config& config, int unit, int tp, bool sequence_pa
   std::vector<Outcome> outcomes(static_cast<std::size_t>(tp));
   for (int r = 0; r < tp; ++r) {
     groups.push_back(world.make_communicator(name, r));
-    ranks.push_back(
-        std::make_unique<UnitHarness>(config, unit, kSequences, kSequence, *groups.back(), sequence_parallel));
+    ranks.push_back(std::make_unique<UnitHarness>(config, unit, kSequences, kSequence, *groups.back(),
+                                                  sequence_parallel, recompute));
     ranks.back()->set_weights(weight_value);
     sinks.push_back(std::make_unique<VectorSink>(ranks.back()->weights));
   }
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < outcomes.size(); ++r) {
-    threads.emplace_back([&, r] { run_rank(*ranks[r], recompute, *sinks[r], outcomes[r]); });
+    threads.emplace_back([&, r] { run_rank(*ranks[r], *sinks[r], outcomes[r]); });
   }
   for (std::thread& thread : threads) thread.join();
   Outcome whole;
@@ -250,7 +242,15 @@ INSTANTIATE_TEST_SUITE_P(Degrees, UnitTensorParallel,
                                            Case{"llama_biases_tp2", llama_with_biases(), 2},
                                            Case{"llama_tp4_beyond_kv_heads", config_for(model::Family::kLlama, 4, 2),
                                                 4},
-                                           Case{"llama_tp4_one_kv_head", config_for(model::Family::kLlama, 4, 1), 4}),
+                                           Case{"llama_tp4_one_kv_head", config_for(model::Family::kLlama, 4, 1), 4},
+                                           Case{"mistral_tp2", family(model::Family::kMistral), 2},
+                                           Case{"qwen2_tp2", family(model::Family::kQwen2), 2},
+                                           Case{"qwen3_tp2", family(model::Family::kQwen3), 2},
+                                           Case{"qwen3_tp4_beyond_kv_heads", family(model::Family::kQwen3), 4},
+                                           Case{"gemma_tp2", family(model::Family::kGemma), 2},
+                                           Case{"olmo2_tp2", family(model::Family::kOlmo2), 2},
+                                           Case{"olmo2_tp4_beyond_kv_heads", family(model::Family::kOlmo2), 4},
+                                           Case{"phi3_tp2", family(model::Family::kPhi3), 2}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

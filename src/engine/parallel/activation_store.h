@@ -3,9 +3,10 @@
 // Saved activations of a rank while they exist: by unit and micro-batch, allocated and freed by group as the program
 // says.
 
-#include <array>
 #include <map>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/nn/context.h"
 #include "engine/parallel/run_plan.h"
@@ -18,14 +19,17 @@ class ActivationStore {
 
   void allocate(int unit, int micro_batch, model::ActivationGroup group);
   void free(int unit, int micro_batch, model::ActivationGroup group);
-  // All views are empty where nothing is allocated.
-  const nn::SavedViews& views(int unit, int micro_batch) const;
+  // By index in UnitProgram::saved; empty where nothing is allocated.
+  std::span<const kernels::TensorView> views(int unit, int micro_batch) const;
+  // The unit's input, and its output's gradient, which other units write.
+  kernels::TensorView input(int unit, int micro_batch) const;
+  kernels::TensorView output_gradient(int unit, int micro_batch) const;
   bool empty() const { return slots_.empty(); }
 
  private:
   struct Slot {
-    std::array<kernels::Buffer, model::kSavedCount> buffers;
-    nn::SavedViews views;
+    std::vector<kernels::Buffer> buffers;  // by index in UnitProgram::saved
+    std::vector<kernels::TensorView> views;
     int allocated = 0;
   };
   template <class Visit>
@@ -34,9 +38,8 @@ class ActivationStore {
   nn::RankContext& context_;
   const RunPlan& run_;
   model::LocalWidths widths_;
-  std::array<std::vector<model::SavedActivation>, 3> tables_;  // by unit kind
   std::map<std::pair<int, int>, Slot> slots_;
-  nn::SavedViews none_;
+  std::vector<std::vector<kernels::TensorView>> none_;  // by model::flow_class
 };
 
 }  // namespace trireme::parallel

@@ -3,15 +3,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/nn/decoder.h"
-#include "engine/nn/embedding.h"
-#include "engine/nn/head.h"
-#include "plan/workspace.h"
+#include "engine/nn/unit_runner.h"
 
 namespace trireme::parallel {
 
-using model::Saved;
-using model::UnitKind;
 using plan::Instruction;
 using plan::Op;
 
@@ -171,81 +166,36 @@ void Executor::execute_unit(const Instruction& instruction) {
   loss_scale_ = (evaluation_ ? 1.0 : result_.loss_scale) / static_cast<double>(counted_tokens_);
   if (fault) fault(unit, loss_scale_);
   await_weights_of_unit(instruction.unit);
-  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
-  GradientAccumulator::UnitSink sink(gradients_, instruction.unit, instruction.micro_batch);
-  switch (instruction.op) {
-    case Op::kForward:
-      forward(instruction, unit);
-      break;
-    case Op::kRecompute:
-      recompute(instruction, unit);
-      break;
-    case Op::kBackwardInput:
-      backward_input(instruction, unit);
-      break;
-    case Op::kBackwardWeight:
-      if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kEmbedding) {
-        nn::embedding_backward_weight(unit, saved, sink);
-      } else {
-        nn::decoder_backward_weight(unit, saved, sink);
-      }
-      break;
-    default:  // Op::kEvaluateLoss
-      if (take_logits_ != nullptr) {
-        nn::head_logits(unit, state_.weights_of(instruction.unit), saved, state_.loss_buffers().logits,
-                        [&](std::int64_t row, kernels::ConstTensorView block) {
-                          (*take_logits_)(row, block.columns, kernels::to_host(context_.device, block));
-                        });
-      } else {
-        nn::head_loss(unit, state_.weights_of(instruction.unit), saved, state_.loss_buffers());
-        add_losses();
-      }
+  const plan::UnitProgram& program = run_.unit(instruction.unit);
+  const bool head = program.flow.kind == model::UnitKind::kHead;
+  nn::PassBuffers buffers{.saved = activations_.views(instruction.unit, instruction.micro_batch),
+                          .loss = state_.loss_buffers(),
+                          .loss_scale = loss_scale_};
+  if (instruction.op == Op::kForward && !head) buffers.output = output_of(instruction);
+  if (instruction.op == Op::kBackwardInput) buffers.input_gradient = input_gradient_of(instruction);
+  const nn::WeightViews weights = state_.weights_of(instruction.unit);
+  if (instruction.op == Op::kEvaluateLoss && take_logits_ != nullptr) {
+    nn::run_logits(unit, program, weights, buffers, [&](std::int64_t row, kernels::ConstTensorView block) {
+      (*take_logits_)(row, block.columns, kernels::to_host(context_.device, block));
+    });
+  } else {
+    GradientAccumulator::UnitSink sink(gradients_, instruction.unit, instruction.micro_batch);
+    nn::run_pass(unit, program, *plan::pass_of(instruction.op), weights, buffers, &sink);
+    if (instruction.op == Op::kEvaluateLoss || (head && instruction.op == Op::kBackwardInput)) add_losses();
   }
   context_.tensor.progress();
   context_.pipeline.progress();
   context_.data.progress();
 }
 
-void Executor::forward(const Instruction& instruction, const nn::UnitContext& unit) {
-  const nn::WeightViews weights = state_.weights_of(instruction.unit);
-  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
-  const UnitKind kind = model::unit_kind(run_.table.config, instruction.unit);
-  if (kind == UnitKind::kHead) return nn::head_forward(unit, weights, saved);
-  const kernels::TensorView out =
-      is_chunk_end(instruction, false)
-          ? boundary(instruction.unit, instruction.micro_batch, false)
-          : activations_.views(instruction.unit + 1, instruction.micro_batch)[Saved::kInput];
-  if (kind == UnitKind::kEmbedding) {
-    nn::embedding_forward(unit, weights, out);
-  } else {
-    nn::decoder_forward(unit, weights, saved, out);
-  }
+kernels::TensorView Executor::output_of(const Instruction& instruction) {
+  if (is_chunk_end(instruction, false)) return boundary(instruction.unit, instruction.micro_batch, false);
+  return activations_.input(instruction.unit + 1, instruction.micro_batch);
 }
 
-void Executor::recompute(const Instruction& instruction, const nn::UnitContext& unit) {
-  const nn::WeightViews weights = state_.weights_of(instruction.unit);
-  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
-  if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kHead) {
-    nn::head_recompute(unit, weights, saved, run_.layout.recompute);
-  } else {
-    nn::decoder_recompute(unit, weights, saved, run_.layout.recompute);
-  }
-}
-
-void Executor::backward_input(const Instruction& instruction, const nn::UnitContext& unit) {
-  const nn::WeightViews weights = state_.weights_of(instruction.unit);
-  const nn::SavedViews& saved = activations_.views(instruction.unit, instruction.micro_batch);
-  const kernels::TensorView d_input =
-      is_chunk_end(instruction, true)
-          ? boundary(instruction.unit, instruction.micro_batch, true)
-          : activations_.views(instruction.unit - 1, instruction.micro_batch)[Saved::kOutputGradient];
-  GradientAccumulator::UnitSink sink(gradients_, instruction.unit, instruction.micro_batch);
-  if (model::unit_kind(run_.table.config, instruction.unit) == UnitKind::kHead) {
-    nn::head_backward_input(unit, weights, saved, state_.loss_buffers(), loss_scale_, d_input, sink);
-    add_losses();
-  } else {
-    nn::decoder_backward_input(unit, weights, saved, d_input, sink);
-  }
+kernels::TensorView Executor::input_gradient_of(const Instruction& instruction) {
+  if (is_chunk_end(instruction, true)) return boundary(instruction.unit, instruction.micro_batch, true);
+  return activations_.output_gradient(instruction.unit - 1, instruction.micro_batch);
 }
 
 void Executor::add_losses() {

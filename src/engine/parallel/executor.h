@@ -72,9 +72,9 @@ class Executor {
   void run_program(const plan::RankProgram& program);
   void execute(const plan::Instruction& instruction);
   void execute_unit(const plan::Instruction& instruction);
-  void forward(const plan::Instruction& instruction, const nn::UnitContext& unit);
-  void backward_input(const plan::Instruction& instruction, const nn::UnitContext& unit);
-  void recompute(const plan::Instruction& instruction, const nn::UnitContext& unit);
+  // Where a unit's output goes, or its input's gradient: to its neighbour, or to the boundary of the chunk.
+  kernels::TensorView output_of(const plan::Instruction& instruction);
+  kernels::TensorView input_gradient_of(const plan::Instruction& instruction);
   nn::UnitContext unit_context(const plan::Instruction& instruction);
   void add_losses();
   std::int64_t count_tokens();

@@ -5,7 +5,6 @@
 namespace trireme::parallel {
 
 using kernels::TensorView;
-using model::Saved;
 using plan::Instruction;
 
 bool Executor::is_chunk_end(const Instruction& instruction, bool backward) const {
@@ -46,8 +45,8 @@ void Executor::send(const Instruction& instruction, bool backward) {
 }
 
 void Executor::receive(const Instruction& instruction, bool backward) {
-  const TensorView view =
-      activations_.views(instruction.unit, instruction.micro_batch)[backward ? Saved::kOutputGradient : Saved::kInput];
+  const TensorView view = backward ? activations_.output_gradient(instruction.unit, instruction.micro_batch)
+                                   : activations_.input(instruction.unit, instruction.micro_batch);
   context_.pipeline
       .receive(context_.device.stream(), view.data, view.elements(), view.dtype, stage_of(instruction.peer))
       ->wait();

@@ -121,8 +121,7 @@ void Executor::gradient_norm() {
   wait_for_reductions();
   gradients_.check_complete();
   nn::Workspace& workspace = state_.workspace();
-  const nn::Workspace::Scope scope(workspace);
-  const TensorView scratch = workspace.take(1, plan::kNormPiece / plan::kScalarBlock, DType::kF64);
+  const TensorView scratch = workspace.at(Bytes{}, 1, plan::kNormPiece / plan::kScalarBlock, DType::kF64);
   ExactSum squares;
   for (int index = 0; index < state_.shard_unit_count(); ++index) {
     const plan::ShardUnit& shard = state_.shard_unit(index);

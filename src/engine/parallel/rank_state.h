@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/nn/context.h"
-#include "engine/nn/head.h"
+#include "engine/nn/unit_runner.h"
 #include "engine/parallel/run_plan.h"
 
 namespace trireme::parallel {

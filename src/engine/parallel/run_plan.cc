@@ -15,7 +15,8 @@ RunPlan make_run_plan(const model::Config& config, const plan::Layout& layout, c
               .inputs = inputs,
               .rank = rank,
               .step = {},
-              .evaluation = {}};
+              .evaluation = {},
+              .units = plan::make_unit_programs(config, layout, batch, inputs)};
   if (const Status status = plan::check_tensor_flow(run.table, layout); !status) throw Error(status.failure());
   run.step = plan::make_program(run.table, layout, batch, rank);
   run.evaluation = plan::make_evaluation_program(run.table, layout, batch, rank);

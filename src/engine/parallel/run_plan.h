@@ -7,6 +7,7 @@
 #include "plan/layout.h"
 #include "plan/memory.h"
 #include "plan/program.h"
+#include "plan/unit_program.h"
 
 namespace trireme::parallel {
 
@@ -18,6 +19,11 @@ struct RunPlan {
   int rank = 0;
   plan::RankProgram step;
   plan::RankProgram evaluation;
+  std::vector<plan::UnitProgram> units;  // by model::flow_class
+
+  const plan::UnitProgram& unit(int index) const {
+    return units[static_cast<std::size_t>(model::flow_class(table.config, index))];
+  }
 };
 
 // Checks the layout (Error with the refusal), makes and checks the programs.

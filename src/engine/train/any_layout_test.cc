@@ -11,7 +11,7 @@
 #include "engine/train/load_state.h"
 #include "engine/train/rank_saver.h"
 #include "engine/train/state_view.h"
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 
 namespace trireme::train {
 namespace {

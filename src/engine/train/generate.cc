@@ -29,7 +29,6 @@ void generate(Env& env, Log& log, const GenerateOptions& options, const std::fun
     throw Error(Failure{.option = "--prompt", .value = "", .rule = "needs at least one token", .nearest = ""});
   }
   const model::Config config = model::load_config(env, options.model_directory).or_throw();
-  if (Status status = model::check_trainable(config); !status) throw Error(status.failure());
   const std::int64_t context = options.context;
   parallel::RunPlan plan =
       parallel::make_run_plan(config, {}, {.global_batch = 1, .micro_batch = 1, .sequence = context},

@@ -61,7 +61,6 @@ ResolvedRun resolve_run(Env& env, const RunConfig& config, const ResolveOptions&
   } else {
     run.model_document = document;
   }
-  if (Status status = model::check_trainable(model_config); !status) throw Error(status.failure());
   if (config.ignore >= model_config.vocabulary) {
     throw Error(Failure{.option = "data.ignore",
                         .value = fmt::format("{}", config.ignore),

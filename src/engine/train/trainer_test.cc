@@ -290,18 +290,6 @@ TEST_F(Trainer, ADivergedRunExportsNothing) {
   EXPECT_FALSE(env_.exists("out/model/model.safetensors"));
 }
 
-TEST_F(Trainer, OtherFamiliesAreReadButNotTrained) {
-  Json qwen3 = parse_json(env_.read_file("config.json"), "config.json").or_throw();
-  qwen3["model_type"] = "qwen3";
-  std::erase_if(qwen3.as_object(), [](const Json::Member& member) { return member.first == "mlp_bias"; });
-  env_.put_file("config.json", qwen3.dump());
-  const auto [code, message] = refusal();
-  EXPECT_EQ(static_cast<int>(code), 2);
-  EXPECT_NE(message.find("model = qwen3: this build's engine trains gpt2 and llama"), std::string::npos) << message;
-  EXPECT_FALSE(env_.exists("out/run.toml"));
-  EXPECT_THROW(generate(env_, log_, {.model_directory = "config.json", .prompt = {1}}, {}), Error);
-}
-
 // The hex losses and norms of a run's steps.
 std::vector<std::string> curve_of(FakeEnv& env) {
   std::vector<std::string> lines;

@@ -1,6 +1,7 @@
-#include "plan/random_layouts.h"
+#include "plan/test_random_layouts.h"
 
 #include "base/random.h"
+#include "model/test_configs.h"
 
 namespace trireme::plan {
 namespace {
@@ -39,8 +40,9 @@ model::Config random_config(Dice& dice) {
     c.attention_input_bias = c.attention_output_bias = c.mlp_bias = true;
     c.position = model::PositionKind::kLearned;
     c.residual_dropout = dice.one_of({0.0, 0.1});
+    return c;
   }
-  return c;
+  return model::as_family(c, model::kRotaryFamilies[dice.upto(7) - 1]);
 }
 
 RandomLayout random_layout(Dice& dice) {
