@@ -1,4 +1,4 @@
-// Loss, logits and every gradient against PyTorch: both families, golden values from make_golden.py.
+// Loss, logits and every gradient against PyTorch: every family, golden values from make_golden.py.
 // Metric (law 2): per tensor ||difference|| / ||gradient||, with a floor of 1e-6 of the global norm, since some
 // gradients are zero in exact arithmetic (gpt2's key bias).
 
@@ -135,7 +135,8 @@ TEST_P(GoldenValues, LossAndEveryGradient) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenValues,
                          ::testing::Combine(::testing::Values("gpt2", "gpt2_untied_relu", "llama_gqa_llama3_rope",
-                                                              "llama_tied_head_dim", "llama_biases"),
+                                                              "llama_tied_head_dim", "llama_biases", "mistral_window",
+                                                              "qwen2_windows", "qwen3", "gemma", "olmo2", "phi3"),
                                             ::testing::Values(DeviceCase{"float64", DType::kF64, 2e-6, 2e-6},
                                                               DeviceCase{"float32", DType::kF32, 2e-5, 2e-5})),
                          [](const auto& test) {

@@ -3,7 +3,7 @@
 
 Needs torch, transformers and safetensors; the tests themselves need only the files. Run it again only to add a case:
 
-    python3 make_golden.py            writes golden/<case>/{config.json, model.safetensors, golden.safetensors}
+    python3 make_golden.py [CASE...]  writes golden/<case>/{config.json, model.safetensors, golden.safetensors}
 
 golden.safetensors holds: inputs and targets (I32), logits, loss, and one gradient a parameter ("grad." + its name), all
 computed in float64 by PyTorch and stored as F32 (gradients of the mean loss over all tokens).
@@ -12,6 +12,7 @@ computed in float64 by PyTorch and stored as F32 (gradients of the mean loss ove
 import json
 import pathlib
 import shutil
+import sys
 
 import torch
 import transformers
@@ -33,6 +34,15 @@ CASES = {
                                 rope_scaling=dict(rope_type="linear", factor=2.0)),
     "llama_biases": dict(LLAMA, num_key_value_heads=4, attention_bias=True, mlp_bias=True,
                          tie_word_embeddings=False),
+    # Windows shorter than the sequence; in qwen2 from the second layer on.
+    "mistral_window": dict(LLAMA, model_type="mistral", head_dim=10, sliding_window=6, tie_word_embeddings=False),
+    "qwen2_windows": dict(LLAMA, model_type="qwen2", num_hidden_layers=3, use_sliding_window=True, sliding_window=5,
+                          max_window_layers=1, tie_word_embeddings=False),
+    "qwen3": dict(LLAMA, model_type="qwen3", head_dim=8, tie_word_embeddings=True),
+    "gemma": dict(LLAMA, model_type="gemma", num_key_value_heads=1, head_dim=8, tie_word_embeddings=True,
+                  hidden_activation="gelu_pytorch_tanh"),
+    "olmo2": dict(LLAMA, model_type="olmo2", tie_word_embeddings=False),
+    "phi3": dict(LLAMA, model_type="phi3", sliding_window=9, pad_token_id=0, tie_word_embeddings=False),
 }
 
 
@@ -67,5 +77,5 @@ def make(name: str, values: dict, root: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    for case_name, case_values in CASES.items():
-        make(case_name, case_values, pathlib.Path(__file__).parent / "golden")
+    for case_name in sys.argv[1:] or CASES:
+        make(case_name, CASES[case_name], pathlib.Path(__file__).parent / "golden")
